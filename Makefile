@@ -11,14 +11,15 @@ MPICH := .venv-mpich
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle root_load start \
 	memory_growth pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
-	shared_memory units moving_strengths rating_speed league_tournament experiments several_hosts vector_envs shared_process
+	shared_memory units moving_strengths rating_speed league_tournament experiments several_hosts vector_envs shared_process \
+	offline
 BENCH ?=
 CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 # One worker of pytest more than there are cores: those that run tests/mpi often wait.
 WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean
+.PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers dist clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -57,6 +58,9 @@ reference: $(READY)
 
 diagrams: $(READY)
 	$(BIN)/python diagrams/draw.py
+
+dist: $(READY)
+	$(BIN)/python -m build --outdir dist .
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
@@ -110,4 +114,4 @@ $(MPICH)/.ready: $(READY)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

@@ -10,7 +10,18 @@ setup(
     description="Many policies learning with and against each other, in many copies of many games, over MPI.",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="the authors",
     license="MIT",
+    keywords="reinforcement learning, multi-agent, self-play, league, MPI, Gymnasium, PettingZoo",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10,<3.14",
     package_dir={"": "."},
     packages=find_packages(include=["arena", "arena.*", "envs", "envs.*", "policies", "policies.*"]),
@@ -18,11 +29,16 @@ setup(
         "arena": [
             "py.typed",
             "config/schema.json",
+            "cli/new/*",
             *(f"{room}/{kind}/*" for room in ("report", "board") for kind in ("templates", "static")),
         ],
         "envs": ["py.typed"],
         "policies": ["py.typed"],
     },
+    data_files=[  # `arena example`
+        (f"share/mpi-policy-arena/{folder}", sorted(map(str, Path(folder).glob("*.yaml"))))
+        for folder in ("configs", "configs/experiments")
+    ],
     install_requires=[
         "mpi4py>=4.0,<5",
         "numpy>=1.26,<3",
@@ -54,6 +70,7 @@ setup(
         "wandb": ["wandb>=0.17"],  # the logger of this name
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
+            "build>=1.2",  # `make dist`
             "coverage>=7.5",
             "httptools>=0.6.3",
             "httpx>=0.27",

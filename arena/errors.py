@@ -203,7 +203,11 @@ class ActionError(LinkError):
 
 
 class PlayerLeft(ArenaError):
-    """The human player of `arena play` has ended the game: exit 0; the message says when."""
+    """The human player of `arena play` has ended the game; the message says when. `exit_code`: of the command."""
+
+    def __init__(self, message: str, *, exit_code: int = 0) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class RunStopped(ArenaError):

@@ -71,6 +71,7 @@ ALGORITHMS: dict[str, Entry] = {
     "mappo": Entry("policies.mappo:MAPPO", "multi-agent PPO: the critic sees the whole team (Yu et al. 2022)"),
     "hppo": Entry("policies.hppo:HPPO", "hierarchical PPO: a manager picks an option for a while, a worker acts by it"),
     "bc": Entry("policies.bc:BehaviorCloning", "behavior cloning: imitates recorded samples (Pomerleau 1991)"),
+    "iql": Entry("policies.iql:IQL", "implicit Q-learning from recorded samples (Kostrikov et al. 2021)"),
     "dqn": Entry("policies.dqn:DQN", "deep Q-learning: double, dueling, n-step, prioritized (Mnih et al. 2015)"),
     "ddpg": Entry("policies.ddpg:DDPG", "deep deterministic policy gradient (Lillicrap et al. 2016)"),
     "td3": Entry("policies.td3:TD3", "twin delayed deep deterministic policy gradient (Fujimoto et al. 2018)"),

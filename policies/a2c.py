@@ -24,7 +24,7 @@ from torch import Tensor
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
 from policies.common.on_policy import OnPolicyOptions
-from policies.common.options import Count, Fraction, NonNegative, Schedule
+from policies.common.options import Count, Fraction, Schedule, Scheduled
 from policies.common.rollout import Batch
 from policies.networks.actor_critic import ActorCritic
 from policies.ppo import PPO
@@ -33,8 +33,8 @@ from policies.ppo import PPO
 class Options(OnPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about A2C."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
+    learning_rate_schedule: Schedule = "linear"  # of a number: constant, or linear: falls to 0 at the end of the run
     n_steps: Count = 5  # ticks per rollout, which is one gradient step
     gae_lambda: Fraction = 1.0  # how far advantages look ahead: 0 one step, 1 to the end
     normalize_advantage: bool = False  # to mean 0 and deviation 1 over all the group's transitions
@@ -75,7 +75,7 @@ class A2C(PPO):
 
 
 @torch.inference_mode()
-def add_gradient(network: ActorCritic, batch: Batch, options: Options) -> Tensor:
+def add_gradient(network: ActorCritic, batch: Batch, options: Any) -> Tensor:
     """Adds the gradient of A2C's mean loss to `grad` of the weights; returns `A2C.losses`, [3, N]."""
     share = 1 / batch.size
     features = network.encoder.parted(network.encoder(batch.observations))

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -42,8 +43,8 @@ from policies.common.options import (
     Count,
     Device,
     Natural,
-    NonNegative,
     Positive,
+    Scheduled,
     Sizes,
     Text,
     check_idle,
@@ -52,7 +53,7 @@ from policies.common.rollout import COUNTS
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.heads import ActionHead, BoxHead, Distribution, UnitHead, action_head
+from policies.networks.heads import ActionHead, BoxHead, CompositeHead, Distribution, UnitHead, action_head
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
 from policies.networks.units.tokens import unit_inputs, units_of
@@ -70,7 +71,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
 
     data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
-    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     batch_size: Count = 256  # decisions per worker in one gradient step
     train_every: Count = 128  # ticks between two updates
@@ -108,6 +109,7 @@ class BehaviorCloning(Algorithm):
     Options = Options
     takes_units = True
     acting_parts = ("network", "gradient_steps", "updates")
+    updates = 0
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -118,19 +120,16 @@ class BehaviorCloning(Algorithm):
         self.plays_mean = isinstance(self.head, BoxHead)
         parts = ["network", "optimizer"]
         if isinstance(self.head, UnitHead):
-            transformer = self.options.transformer or Transformer()
             idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
             check_idle(self.options, *idle, where="the seat sees units")
-            self.network = UnitActor(space, self.head, transformer, generator).to(self.device)
-            self.units = Schema(space, transformer)
+            self.units = Schema(space, self.options.transformer or Transformer())
             parts.insert(0, "units")  # checked before the others are loaded
         else:
             check_no_transformer(self.options.transformer, space)
-            encoder = make_encoder(space, generator, self.options.encoder)
-            self.network = Actor(encoder, self.head, **self.layers(generator)).to(self.device)
+        self.network = self.make_network(generator).to(self.device)
         self.preprocess = unit_inputs(space, self.options.transformer) or (lambda leaves: leaves)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
-        self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
+        self.gradient_steps = self.played = 0  # played: ticks since the last update
         self.remedy = (
             f"are all observations and actions in {self.options.data} finite, and of moderate size? If they are, lower "
             "learning_rate"
@@ -139,6 +138,23 @@ class BehaviorCloning(Algorithm):
         if has_files(self.options.data):  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
+
+    def make_network(self, generator: torch.Generator) -> Any:
+        """What acts, with the same initial weights at every worker: an `Actor`, or an equivalent."""
+        space: Any = self.env.single_observation_space
+        if isinstance(self.head, UnitHead):
+            return UnitActor(space, self.head, self.options.transformer or Transformer(), generator)
+        return Actor(make_encoder(space, generator, self.options.encoder), self.head, **self.layers(generator))
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `backward` returns."""
+        return "loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ())
+
+    @property
+    def progress(self) -> float:
+        """The part of the whole run that its updates have taken, from 0 to 1."""
+        return min(1.0, self.updates * int(self.configured.train_every) / self.ticks)
 
     # ---------------------------------------------------------------------------------------------- the whole loop
 
@@ -155,23 +171,29 @@ class BehaviorCloning(Algorithm):
             metrics = self.learn(shuffled)
             self.played = 0
             if metrics is not None:
+                metrics = {**metrics, **self.schedules()}
                 self.updates += 1
                 check = bool(self.options.check_every) and self.updates % self.options.check_every == 0
                 self.record(metrics, check=check)
 
-    def demonstrations(self) -> Demonstrations:
+    def demonstrations(self) -> Any:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
-        alone = self.pools_samples
         found = demonstrations(
             open_demonstrations(self.options.data, self.options.policy),
             self.options.policy,
             self.env.single_observation_space,
             self.head,
             self.env.single_action_space,
-            share=0 if alone else self.group.rank,
-            shares=1 if alone else self.group.size,
+            **self.share,
         )
         return found.replace(observations=tuple(self.preprocess([*found.observations])))
+
+    @property
+    def share(self) -> dict[str, int]:
+        """Which part of the data it has: `share` of `shares`."""
+        return (
+            {"share": 0, "shares": 1} if self.pools_samples else {"share": self.group.rank, "shares": self.group.size}
+        )
 
     def learn(self, shuffled: Iterator[Demonstrations]) -> Metrics | None:
         """One update of the group's weights; a collective, unless there is no barrier.
@@ -199,9 +221,8 @@ class BehaviorCloning(Algorithm):
 
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
-        names = ("loss", "distance" if self.plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
         history = [
-            self.gradient_step(next(shuffled).to(self.device), self.backward, names, [self.optimizer])
+            self.gradient_step(next(shuffled).to(self.device), self.backward, self.metric_names, [self.optimizer])
             for _ in range(self.options.gradient_steps)
         ]
         self.gradient_steps += len(history)
@@ -248,6 +269,15 @@ class BehaviorCloning(Algorithm):
 
     # -------------------------------------------------------------------------------------- what the arena asks for
 
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        head = action_head(space)
+        if isinstance(head, CompositeHead) and any(isinstance(part, BoxHead) for part in head.heads.modules()):
+            raise ConfigError(
+                f"bc does not learn how far numbers deviate, so it cannot play those of {space} beside choices; "
+                "ppo and a2c take such actions"
+            )
+
     def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, None]:
         draws = None if self.plays_mean else draws
         return drawn(self.head, self.network(leaves, mask), len(leaves[0]), draws, self.device), None
@@ -279,7 +309,7 @@ class BehaviorCloning(Algorithm):
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
         """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line."""
-        o = Options(**options)
+        o = cls.Options(**options)
         check_demonstrations(o.data, o.policy)
         if o.train_every > ticks:
             raise ConfigError(

@@ -4,6 +4,9 @@
     actor    loss = -mean of Q(s, mu(s)), differentiated through Q with respect to mu alone         eq. (6)
     targets  Q' and mu' follow Q and mu, by `tau` per gradient step
 
+Where actions are choices, mu gives their logits, as in `policies.maddpg` of one entity: it explores by sampling, and is
+differentiated by the straight-through Gumbel-softmax of `policies.networks.reparameterized`.
+
 Playing, replay and the exchange in the group are in `policies.common.off_policy`. The gradients of critic and actor are
 computed at the same weights, and the group averages them in one exchange; the paper moves the critic first. Its batch
 normalization and weight decay, and actions as inputs of the critic's second layer, are left out, as in most later work.
@@ -15,18 +18,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from gymnasium.spaces import Space
+from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from arena.group.group import Group
 from policies.common.adam import Optimizer
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import Fraction, Noise, NonNegative, PositiveFraction, check_unused, wrong
+from policies.common.options import (
+    Fraction,
+    Noise,
+    NonNegative,
+    PositiveFraction,
+    Scheduled,
+    check_idle,
+    check_unused,
+    wrong,
+)
 from policies.common.replay import Transitions
 from policies.networks.critics import ActorAndCritics, Critics, actor_features, frozen
 from policies.networks.heads import normal
-from policies.networks.reparameterized import ActionNoise, UnitBox, noisy
+from policies.networks.reparameterized import ActionNoise, GumbelSoftmaxActions, TanhActions, noisy
+
+NOISE = ("action_noise", "noise_std", "noise_theta")
+"""The options of exploration with numbers."""
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -34,11 +49,15 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
-    noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
+    noise_std: Scheduled = 0.1  # its standard deviation, or a schedule, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
+    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
+    output_penalty: NonNegative = 1e-3  # of choices: weight of the actor's squared outputs in its loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.gumbel_temperature == 0:
+            raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
         check_unused(self, "noise_theta", action_noise="gaussian")
@@ -48,35 +67,46 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 def noise_of(options: Options, rows: int, outputs: int, generator: torch.Generator) -> ActionNoise:
     """The noise with which actions [rows, outputs] explore."""
     theta = options.noise_theta if options.action_noise == "correlated" else 1.0
-    return ActionNoise(rows, outputs, std=options.noise_std, theta=theta, generator=generator)
+    return ActionNoise(rows, outputs, theta=theta, generator=generator)
 
 
 class DDPG(OffPolicy):
-    """One worker of a DDPG policy; the actions are a Box with bounds."""
+    """One worker of a DDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
     export_as = {"box": "deterministic"}
     n_critics = 1
-    actions: UnitBox
+    actions: TanhActions | GumbelSoftmaxActions
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.actions, generator = UnitBox(env.single_action_space), torch.Generator().manual_seed(group.shared_seed)
+        o, space, generator = self.options, env.single_action_space, torch.Generator().manual_seed(group.shared_seed)
+        if isinstance(space, Discrete):
+            check_idle(o, *NOISE, where=f"the actions are {space}, whose choices are drawn")
+            self.actions = GumbelSoftmaxActions(space, temperature=o.gumbel_temperature)
+        else:
+            check_idle(o, "gumbel_temperature", "output_penalty", where=f"the actions are {space}")
+            self.actions = TanhActions(space)
         outputs, layers = self.actions.outputs, self.layers(generator)
         encoder = self.make_encoder(generator)
-        critics = Critics(encoder, actions=outputs, outputs=1, count=self.n_critics, **layers)
+        critics = Critics(encoder, actions=self.actions.inputs, outputs=1, count=self.n_critics, **layers)
         own = self.make_actor_encoder(encoder, generator)
         self.network = ActorAndCritics(critics, outputs, encoder=own, **layers).to(self.device)
         self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
-        self.noise = noise_of(self.options, env.num_envs, outputs, self.generator)
+        if isinstance(self.actions, TanhActions):
+            self.noise = noise_of(o, env.num_envs, outputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        return noisy(self.network(leaves).tanh(), self.noise.draw())
+        if self.noise is None:
+            return self.act(leaves, mask, self.generator)
+        return noisy(self.network(leaves).tanh(), self.noise.draw(self.options.noise_std))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The actor's actions; if not greedy, with white noise, as it is not known here where episodes begin."""
-        actions: Tensor = self.network(leaves).tanh()
-        if generator is None:
+        """The actor's actions; if not greedy, sampled choices, or numbers with white noise: here it is not known where
+        episodes begin.
+        """
+        actions = self.actions.choose(self.network(leaves), mask, generator)
+        if generator is None or self.noise is None:
             return actions
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
@@ -99,7 +129,7 @@ class DDPG(OffPolicy):
         with torch.no_grad():
             targets = self.targets_of(batch)
         features = batch.features(critics.encoder)
-        values = critics(features, batch.actions).squeeze(-1)  # [k, N]
+        values = critics(features, self.actions.to_critics(batch.actions)).squeeze(-1)  # [k, N]
         errors = values - targets
         critic_loss = (batch.weights * errors.square()).mean(1).sum()
         losses, metrics = [critic_loss], [critic_loss, values.mean()]
@@ -107,8 +137,11 @@ class DDPG(OffPolicy):
             detached = features.detach()  # the critics' loss alone trains the encoder
             outputs = self.network.actor(actor_features(self.network.actor, batch.features, detached))
             with frozen(critics):
-                losses.append(-critics(detached, outputs.tanh())[0].mean())
+                actions, _ = self.actions.sample(outputs, batch.masks, self.generator)
+                losses.append(-critics(detached, actions)[0].mean())
             metrics.append(losses[-1])
+            if self.noise is None:
+                losses.append(self.options.output_penalty * outputs.square().mean())
         return torch.stack(losses).sum(), torch.stack(metrics).detach(), errors.detach().abs().mean(0)
 
     @torch.no_grad()
@@ -116,7 +149,8 @@ class DDPG(OffPolicy):
         """y [N], by the target networks."""
         critics, actor = self.targets["critics"].module, self.targets["actor"].module
         features = batch.next_features(critics.encoder)
-        actions = self.smoothed(actor(actor_features(actor, batch.next_features, features)).tanh())
+        outputs = actor(actor_features(actor, batch.next_features, features))
+        actions = self.smoothed(self.actions.sample(outputs, batch.next_masks, self.generator)[0])
         least: Tensor = critics(features, actions).squeeze(-1).amin(0)
         return batch.rewards + batch.discounts * least
 
@@ -126,4 +160,5 @@ class DDPG(OffPolicy):
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
-        UnitBox(space)
+        if not isinstance(space, Discrete):
+            TanhActions(space)

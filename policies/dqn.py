@@ -35,14 +35,21 @@ from policies.common.options import (
     AUTO,
     Auto,
     Count,
+    Curve,
     Fraction,
     NonNegative,
+    Points,
     Positive,
     PositiveFraction,
     Schedule,
+    Scheduled,
     Sizes,
     check_falls,
+    check_idle,
     check_unused,
+    numbers_of,
+    value_at,
+    wrong,
 )
 from policies.common.replay import Transitions
 from policies.networks.actor_critic import Encoder, mlp
@@ -54,7 +61,7 @@ _TAU = 0.01  # of a target network that moves at every gradient step
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DQN."""
 
-    learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
+    learning_rate_schedule: Schedule = "linear"  # of a number: constant, or linear: falls to 0 at the end of the run
     buffer_size: Count = 100_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count = 64  # transitions per worker in one gradient step
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
@@ -65,6 +72,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of each network
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
+    epsilon: Scheduled | None = None  # probability of a random action, or its schedule; null: by the next three
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
@@ -77,6 +85,19 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
         check_unused(self, "exploration_initial_eps", exploration_fraction=0)
         if self.exploration_fraction:
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")
+        if self.epsilon is not None:
+            spelled = ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps")
+            check_idle(self, *spelled, where="epsilon is set")
+            if max(numbers_of(self.epsilon)) > 1:
+                raise wrong("epsilon", max(numbers_of(self.epsilon)), "a probability, at most 1")
+
+    @property
+    def exploration(self) -> float | Curve | Points:
+        """The probability of a random action in the course of the run."""
+        if self.epsilon is not None:
+            return self.epsilon
+        first, last, until = self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
+        return Curve(start=first, end=last, until=until) if until else last
 
     def settled(self, *, rows: int, workers: int) -> Self:
         tau = (_TAU if self.target_update_interval == 1 else 1.0) if self.tau == AUTO else self.tau
@@ -144,10 +165,10 @@ class DQN(OffPolicy):
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The most valuable actions, or with `exploration_final_eps` random ones."""
+        """The most valuable actions, or random ones as often as at the end of the run."""
         if generator is None:
             return allow(self.network(leaves), mask).argmax(1)
-        return self._epsilon_greedy(leaves, mask, self.options.exploration_final_eps, generator)
+        return self._epsilon_greedy(leaves, mask, value_at(self.configured.exploration, 1.0), generator)
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "epsilon": self.epsilon}
@@ -155,11 +176,9 @@ class DQN(OffPolicy):
     @property
     def epsilon(self) -> float:
         """The probability of a random action now."""
-        first, last = self.options.exploration_initial_eps, self.options.exploration_final_eps
-        decayed = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
         others = self.group.size - 1  # workers explore differently (Horgan et al. 2018, arXiv 1803.00933, section 4)
         power = 1 + self.options.exploration_spread * self.group.rank / others if others else 1.0
-        return float((first + (last - first) * min(1.0, decayed)) ** power)
+        return float(value_at(self.options.exploration, self.progress) ** power)
 
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
@@ -197,7 +216,7 @@ class DQN(OffPolicy):
 
     @property
     def export_as(self) -> dict[str, Any]:  # type: ignore[override]  # depends on an option
-        return {"choice": "values", "epsilon": self.options.exploration_final_eps}
+        return {"choice": "values", "epsilon": value_at(self.configured.exploration, 1.0)}
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

@@ -79,6 +79,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
         check_refused(self, *EXTENSIONS, why="manager and worker have networks of their own; or take ppo")
+        check_refused(self, "batch_mode", why="the manager's decisions are those of one rollout; or take ppo")
         check_refused(self, "cuda_graphs", why="the number of the manager's decisions varies; or take ppo")
 
 
@@ -205,7 +206,7 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy."""
 
     Options = Options
-    refused_options = (*MEMORY, *EXTENSIONS, "transformer", "cuda_graphs")
+    refused_options = (*MEMORY, *EXTENSIONS, "transformer", "cuda_graphs", "batch_mode")
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps

@@ -65,13 +65,13 @@ class MADDPG(Centralized):
         self.set_up_team({"critics": "critics", "actors": "actors"})
         if isinstance(self.actions, GumbelSoftmaxActions):
             where = f"the actions are {env.single_action_space}, whose choices are drawn"
-            check_idle(self.options, "action_noise", "noise_std", "noise_theta", where=where)
+            check_idle(self.options, *ddpg.NOISE, where=where)
         self.noise = ddpg.noise_of(self.options, env.num_envs, self.actions.inputs, self.generator)
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         if isinstance(self.actions, GumbelSoftmaxActions):
             return self.act(leaves, mask, self.generator)
-        return noisy(self.act(leaves, mask, None), self.noise.draw())
+        return noisy(self.act(leaves, mask, None), self.noise.draw(self.options.noise_std))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """The actors' actions, greedy; else sampled choices, or numbers with white noise."""

@@ -34,7 +34,7 @@ from torch.nn import functional
 from arena.group.group import Group
 from policies import ppo
 from policies.common.on_policy import EXTENSIONS, MEMORY
-from policies.common.options import Count, NonNegative, check_refused, wrong
+from policies.common.options import Count, Scheduled, check_refused, wrong
 from policies.common.rollout import Rollout, StateInputs
 from policies.common.tensors import to_arrays, to_tensors
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
@@ -46,9 +46,9 @@ from policies.team.networks import JointEncoder
 class Options(ppo.Options, frozen=True, kw_only=True):
     """What a configuration may say about MAPPO."""
 
-    learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning
+    learning_rate: Scheduled = 5e-4  # step size of Adam, or its schedule; 0 plays without learning
     n_steps: Count = 128  # ticks per rollout
-    ent_coef: NonNegative = 0.01  # weight of the entropy bonus
+    ent_coef: Scheduled = 0.01  # weight of the entropy bonus, or its schedule
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
     n_epochs: Count = 4  # passes over each rollout
 

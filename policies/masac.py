@@ -23,7 +23,17 @@ from torch import Tensor
 from arena.group.group import Group
 from policies import sac
 from policies.common.algorithm import Metrics
-from policies.common.options import Auto, Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes
+from policies.common.options import (
+    Auto,
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Scheduled,
+    Sizes,
+)
 from policies.common.replay import Transitions
 from policies.networks.critics import Temperature
 from policies.networks.reparameterized import SquashedGaussianActions, check_reachable, target_entropy
@@ -33,7 +43,7 @@ from policies.team.centralized import Centralized, check_joint_options
 class Options(sac.Options, frozen=True, kw_only=True):
     """What a configuration may say about MASAC."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam (actors, critics, temperature); 0 plays without learning
+    learning_rate: Scheduled = 1e-3  # step size of Adam for all parts, or its schedule; 0 plays without learning
     buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 256  # joint transitions per team in one gradient step

@@ -113,7 +113,7 @@ class PPO(OnPolicy):
                     worker.collect()
             done = self.ticks_done + self.n_steps
             for metrics in self.learned():
-                metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
+                metrics = {**metrics, **self.schedules()} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
                 self.ticks_done = done  # before `record`, which may save the state
                 self.updates += 1
@@ -167,8 +167,13 @@ class PPO(OnPolicy):
         batch = Batch(tuple(played), masks, actions, log_probs, values, values, values, units=units)
         batch, trajectories = rollout.open.prepend(batch, trajectories)
         batch, found = self.with_advantages(batch, trajectories)
-        rollout.open.keep(batch, trajectories, found.open)
-        return Evaluation(batch, found.valid, trajectories, last, finals)
+        valid = found.valid
+        if self.options.batch_mode == "complete_episodes":
+            valid &= ~trajectories.under_way
+            rollout.open.keep_episodes(batch, trajectories)
+        else:
+            rollout.open.keep(batch, trajectories, found.open)
+        return Evaluation(batch, valid, trajectories, last, finals)
 
     def with_advantages(
         self, batch: Batch, played: Trajectories, ratios: Floats | None = None
@@ -348,7 +353,7 @@ class PPO(OnPolicy):
 
 
 @torch.inference_mode()
-def add_gradient(network: ActorCritic, batch: Batch, options: Options, share: float) -> Tensor:
+def add_gradient(network: ActorCritic, batch: Batch, options: Any, share: float) -> Tensor:
     """Adds the gradient of `share` times the sum of PPO's losses to `grad` of the weights; returns `PPO.losses`.
 
     The losses are differentiated by log pi(a|s) and V(s); distribution and perceptron continue from there.

@@ -22,7 +22,7 @@ from torch import Tensor
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import Auto, NonNegative, PositiveFraction, check_unused, is_number
+from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_unused
 from policies.common.replay import Transitions
 from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen
 from policies.networks.reparameterized import check_reachable, soft_actions, target_entropy
@@ -31,14 +31,14 @@ from policies.networks.reparameterized import check_reachable, soft_actions, tar
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about SAC."""
 
-    learning_rate: NonNegative = 3e-4  # step size of Adam, for actor, critics and temperature; 0 plays without learning
+    learning_rate: Scheduled = 3e-4  # step size of Adam for all parts, or its schedule; 0 plays without learning
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
+    ent_coef: Scheduled | Auto = "auto"  # the temperature alpha: a number, its schedule, or auto: learned, from 1
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_unused(self, "target_entropy", ent_coef=is_number)
+        check_unused(self, "target_entropy", ent_coef=lambda value: value != AUTO)
 
 
 class SAC(OffPolicy):

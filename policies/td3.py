@@ -12,12 +12,15 @@ The paper moves the targets with the actor. Here they move every `target_update_
 
 from __future__ import annotations
 
+from typing import Any
+
+from gymnasium.spaces import Space
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import Count, NonNegative, check_unused
+from policies.common.options import Count, NonNegative, check_refused, check_unused
 from policies.networks.heads import normal
-from policies.networks.reparameterized import noisy
+from policies.networks.reparameterized import UnitBox, noisy
 
 
 class Options(ddpg.Options, frozen=True, kw_only=True):
@@ -31,18 +34,24 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_unused(self, "target_noise_clip", target_policy_noise=0)
+        check_refused(self, "gumbel_temperature", "output_penalty", why="the actions of td3 are numbers; or take ddpg")
 
 
 class TD3(ddpg.DDPG):
     """One worker of a TD3 policy; the actions are a Box with bounds."""
 
     Options = Options
+    refused_options = ("gumbel_temperature", "output_penalty")
     n_critics = 2
 
     @property
     def actor_is_due(self) -> bool:
         """Whether the next gradient step, counted over the whole run, is one that moves the actor."""
         return bool((self.gradient_steps + 1) % self.options.policy_delay == 0)
+
+    @classmethod
+    def check_actions(cls, space: Space[Any]) -> None:
+        UnitBox(space)
 
     def smoothed(self, actions: Tensor) -> Tensor:
         """Actions [N, d] with clipped noise, in [-1, 1]."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -23,8 +24,11 @@ from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
 from arena.report.charts import Figure
 from arena.report.page import script_json
+from arena.report.read_run import RunReader
 
+T = TypeVar("T")
 _LONGEST = 100_000  # bytes of a form
+_KEPT = 1_500_000  # episodes of all runs that are read, some 45 bytes each
 
 
 class Tab(NamedTuple):
@@ -45,6 +49,8 @@ class Board:
         cookie: the name of the cookie that holds it; ports of one machine share their cookies.
         at_end: called when the server ends.
         ending: set when the server is to end, so that streams end.
+        readers: of the runs whose pages were shown, by folder; `lock` is of this list.
+        shared: see `one`.
     """
 
     root: Path
@@ -53,6 +59,28 @@ class Board:
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tabs: list[Tab] = field(default_factory=list)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    readers: dict[Path, RunReader] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+    def one(self, kind: Callable[[Board], T]) -> T:
+        """What all requests share, of this kind; made at the first use."""
+        if kind not in self.shared:
+            self.shared[kind] = kind(self)
+        found: T = self.shared[kind]
+        return found
+
+    @contextmanager
+    def reader(self, folder: Path) -> Iterator[RunReader]:
+        """What all pages of a run read it with, one after the other; those used last are forgotten last."""
+        with self.lock:
+            found = self.readers.pop(folder, None) or RunReader(folder)
+            self.readers[folder] = found
+        with found.lock:
+            yield found
+        with self.lock:
+            while sum(one.episodes for one in self.readers.values()) > _KEPT and len(self.readers) > 1:
+                del self.readers[next(iter(self.readers))]
 
     @cached_property
     def templates(self) -> Environment:
@@ -130,6 +158,11 @@ def board_of(request: Request) -> Board:
 def folder_of(request: Request) -> Path:
     """The folder that the address of a page names, as `/run/{path:path}`; HTTPException 404: there is none."""
     return board_of(request).folder(request.path_params["path"])
+
+
+def address_of(request: Request) -> str:
+    """The address of a page, with what is asked for."""
+    return str(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
 
 
 async def posted(request: Request) -> dict[str, str]:

@@ -17,9 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 
-from arena.board.board import board_of
+from arena.board.board import Board
 
 KIND = "application/x-ndjson"  # of the messages
 _MOST = 24  # processes at a time: each holds a game, and perhaps torch
@@ -36,19 +35,10 @@ def message(kind: str, **fields: Any) -> bytes:
 class Games:
     """The open processes, by numbers that only their pages know."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board) -> None:
         self._open: dict[str, asyncio.subprocess.Process] = {}
         self._ending: set[asyncio.Task[None]] = set()
-
-    @classmethod
-    def of(cls, request: Request) -> Games:
-        """Those of the application."""
-        state = request.app.state
-        if not hasattr(state, "games"):
-            state.games = cls()
-            board_of(request).at_end.append(state.games.close)
-        found: Games = state.games
-        return found
+        board.at_end.append(self.close)
 
     def say(self, number: str, fields: Mapping[str, Any]) -> None:
         """Sends a line to a process; HTTPException 404: it has ended."""

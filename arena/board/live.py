@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ from starlette.routing import BaseRoute, Route
 
 from arena.board.board import Board, Tab, board_of, folder_of
 from arena.errors import ConfigError
+from arena.league.ratings.intervals import half_of_mean
 
 SHARE = 0.01  # of a core
 _EVERY_S, _RETRY_S, _KEPT_S, _SIGN_S = 1.0, 5.0, 60.0, 15.0
@@ -60,9 +61,10 @@ class Page(ABC):
             OSError: a file has vanished.
         """
 
-    def sections(self, template: str, **content: Any) -> dict[str, str]:
+    def sections(self, template: str, *, hidden: Collection[str] = (), **content: Any) -> dict[str, str]:
         """The sections of a page of the report, by their ids."""
-        return dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
+        found = dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
+        return {name: html for name, html in found.items() if name in self.contents and name not in hidden}
 
 
 def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
@@ -75,37 +77,39 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
         return board.report("live.html", {}, folder=folder, **content)
 
     async def events(request: Request) -> Response:
-        board, folder, state = board_of(request), folder_of(request), request.app.state
-        state.live = live = getattr(state, "live", None) or _Live(board)
-        return board.stream(live.follow(make, folder))
+        board, key = board_of(request), (make, folder_of(request))
+        if (shown := (live := board.one(_Live)).get(key)) is None:
+            shown = live[key] = _Followed(board, *key)
+            shown.task = asyncio.create_task(shown.keep_up(live.reader))
+            shown.task.add_done_callback(lambda _: live.pop(key))
+        shown.shown_at = time.monotonic()
+        return board.stream(shown.events())
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
 
 
-class _Live:
+async def prepare(board: Board) -> None:
+    """Begins to load what the first page of a run needs, which takes longer than its first part."""
+
+    def load() -> None:
+        board.templates.get_template("report.html")
+        half_of_mean(2, 1.0)  # imports a part of scipy
+
+    board.one(_Live).reader.submit(load)
+
+
+class _Live(dict[tuple[type[Page], Path], "_Followed"]):
     """The pages that are shown, by what makes them and by folder."""
 
     def __init__(self, board: Board) -> None:
-        self._board, self._pages = board, dict[tuple[type[Page], Path], _Followed]()
-        self._reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
+        super().__init__()
+        self.reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
         board.at_end.append(self._end)
 
-    def follow(self, make: type[Page], folder: Path) -> AsyncIterator[bytes]:
-        """The events of a page."""
-        if (key := (make, folder)) not in self._pages:
-            self._pages[key] = page = _Followed(self._board, make, folder)
-            page.task = asyncio.create_task(self._keep_up(key))
-        self._pages[key].shown_at = time.monotonic()
-        return self._pages[key].events()
-
-    async def _keep_up(self, key: tuple[type[Page], Path]) -> None:
-        await self._pages[key].keep_up(self._reader)
-        del self._pages[key]
-
     async def _end(self) -> None:
-        for page in self._pages.values():
+        for page in self.values():
             page.task.cancel()
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
 
 class _Followed:

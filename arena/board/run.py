@@ -17,7 +17,7 @@ from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import stride
 from arena.report.page import CONTENTS, shown, template_values
-from arena.report.read_run import RunFiles, RunReader
+from arena.report.read_run import RunFiles
 from arena.report.sections import Rated, page_data, rated
 
 tab = Tab("Run", "/run/", is_run)
@@ -25,30 +25,31 @@ tab = Tab("Run", "/run/", is_run)
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
 _CLOCK_POINTS = 200
-_OF_RATINGS = ("standings", "payoff", "meta-game")
+_NOT_RATED = 0.99  # of the first page of a short run: it comes before the ratings
+_OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
 class RunPage(Page):
     """The page of a run; the room of tournaments has another one of the same files."""
 
-    template, contents = "report.html", {name: title for name, title in CONTENTS.items() if name != "replays"}
+    contents = {name: title for name, title in CONTENTS.items() if name != "replays"}
     is_whole = True  # with charts, and with the measures of the meta-game
 
     def __init__(self, board: Board, folder: Path) -> None:
         super().__init__(board, folder)
-        self._reader = RunReader(folder)
         self._seen: Any = None
         self._rated: Any = None
-        self._table = Rated(None, ())
+        self._ratings = Rated()
         self._rate_at = self._page_at = 0.0
 
-    def values(self, files: RunFiles) -> dict[str, Any]:
-        """What else its template needs."""
-        return {}
-
     def look(self) -> State:
-        files = self._reader.look(most=_PART)
-        self.share, self.aside, began = self._reader.share, 0.0, time.thread_time()
+        with self.board.reader(self.folder) as reader:
+            files = reader.look(most=_PART)
+            self.share = reader.share if self._page_at else min(reader.share, _NOT_RATED)
+            return self._state(files)
+
+    def _state(self, files: RunFiles) -> State:
+        self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
         stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources]
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
@@ -59,15 +60,15 @@ class RunPage(Page):
             return {}
         self._seen = stamp if self.share == 1 else None
         if rates:
-            self._table, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
+            self._ratings, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
             self.aside = time.thread_time() - began
             self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
-        data, colors = page_data(files, None, table=self._table), Colors(files.config)
+        data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
         content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
-        values = template_values(files, data, colors) | {"contents": self.contents} | self.values(files)
-        sections = self.sections(self.template, **content, **values)
-        if self._rated is None:  # nothing is rated before all is read
-            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+        values = template_values(files, data, colors) | {"contents": RunPage.contents}
+        values["run"] = "" if self.is_whole else f"/run/{self.board.path(self.folder)}"
+        hidden = _OF_RATINGS if self._rated is None else ()  # nothing is rated before all is read
+        sections = self.sections("report.html", hidden=hidden, **content, **values)
         self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
         return {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": self.share}
 

@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from arena.board.board import Board, board_of, kind_of
+from arena.board.live import prepare
 from arena.errors import ConfigError
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.scheduler import State
@@ -24,7 +27,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import is_left, is_locked
 from arena.report.comparison import compared
-from arena.report.page import shown
+from arena.report.page import script_json, shown
 from arena.report.read_run import read_run
 
 _DEEPEST, _MOST = 4, 20_000  # folders below the root, and how many are looked at
@@ -150,17 +153,23 @@ def _ends(path: Path) -> list[bytes]:
     return [*lines[:1], *[line for line in lines if b'"ratings"' in line][-1:], *lines[-1:]]
 
 
+def _found(board: Board) -> dict[str, Any]:
+    """The rows, and after how many seconds to ask again."""
+    began = time.thread_time()
+    rows = rows_of(board)
+    again = max(_AGAIN_S, (time.thread_time() - began) / _SHARE)
+    return {"rows": rows, "now": time.time(), "again": again}
+
+
 def _page(request: Request) -> Response:
-    return board_of(request).page("runs.html")
+    board = board_of(request)
+    page = board.page("runs.html", found=script_json(_found(board)))
+    page.background = BackgroundTask(prepare, board)  # while a person reads the list
+    return page
 
 
 def _list(request: Request) -> Response:
-    """The rows, and after how many seconds to ask again."""
-    began = time.thread_time()
-    rows = rows_of(board_of(request))
-    again = max(_AGAIN_S, (time.thread_time() - began) / _SHARE)
-    found = msgspec.json.encode({"rows": rows, "now": time.time(), "again": again})
-    return Response(found, media_type="application/json")
+    return Response(msgspec.json.encode(_found(board_of(request))), media_type="application/json")
 
 
 def _sizes(request: Request) -> Response:

@@ -30,6 +30,8 @@ _EXIT_CODES = (
     "the exit code is the launcher's."
 )
 _COMMANDS = {
+    "new": "write a folder with a game, a configuration and a test to begin with",
+    "example": "print a configuration that comes with the arena",
     "train": "run a configuration",
     "experiment": "run many configurations of one description, and rank them",
     "plan": "show which rank does what, without starting anything",

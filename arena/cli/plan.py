@@ -151,7 +151,9 @@ def _text(
 
 def _evaluation_line(evaluation: EvaluationConfig, plan: Plan) -> str:
     """When frozen copies play, how much, and who."""
-    who = "who trains, in the same matches"
+    who, changed = "who trains, in the same matches", ""
+    if evaluation.env_kwargs:
+        changed = f", with {', '.join(f'{key}: {value}' for key, value in evaluation.env_kwargs.items())}"
     if evaluation.seats is not None:
         who = " ".join(seat if isinstance(seat, str) else f"[{' '.join(seat)}]" for seat in evaluation.seats)
     times = pluralize(-(-plan.horizon // evaluation.every), "time")
@@ -159,7 +161,7 @@ def _evaluation_line(evaluation: EvaluationConfig, plan: Plan) -> str:
     episodes = pluralize(evaluation.episodes, "episode")
     return (
         f"evaluation: every {pluralize(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} "
-        f"of each policy, {actions}: {who}"
+        f"of each policy, {actions}: {who}{changed}"
     )
 
 

@@ -74,9 +74,6 @@ def check(config: Config) -> None:
         near = round(every / leg) * leg if every > leg else next(one for one in range(every, 0, -1) if leg % one == 0)
         text = f"found {every}; expected a divisor or a multiple of checkpoint_every ({leg}), such as {near}"
         raise ConfigError(text, path="results.every")
-    if config.curriculum is not None and config.rounds > 1:
-        text = f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`"
-        raise ConfigError(text, path="curriculum")
     if (evaluation := config.evaluation) is not None:
         if evaluation.every % leg:
             raise ConfigError(
@@ -86,6 +83,8 @@ def check(config: Config) -> None:
             )
         if evaluation.episodes == 0 and evaluation.function is None:
             raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
+        if evaluation.episodes == 0 and evaluation.env_kwargs:
+            raise ConfigError("no game is played, as `episodes` is 0; leave it out", path="evaluation.env_kwargs")
         if evaluation.options and evaluation.function is None:
             raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
         for index, seat in enumerate(evaluation.seats or ()):

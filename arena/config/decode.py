@@ -222,6 +222,8 @@ def _number_text(kind: Any, value: Any) -> str:
     """
     arms = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     literals, numbers = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)], []
+    others = [f"a mapping such as {_outline(arm)}" for arm in arms if _is_struct(arm)]
+    others += ["a list"] * any(get_origin(arm) is tuple for arm in arms)
     number_found = value if isinstance(value, (int, float)) else 0
     for arm in arms:
         number, *constraints = get_args(arm) if get_origin(arm) is Annotated else (arm,)
@@ -233,9 +235,9 @@ def _number_text(kind: Any, value: Any) -> str:
                 bounds = {"at least": meta.ge, "more than": meta.gt, "at most": most, "less than": meta.lt}.items()
                 parts += filter(None, [" and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)])
             numbers.append(", ".join(parts))
-        elif arm is not types.NoneType and get_origin(arm) is not Literal:
+        elif arm is not types.NoneType and get_origin(arm) not in (Literal, tuple) and not _is_struct(arm):
             return ""
-    return ", or ".join([*literals, *numbers, *["null"] * (types.NoneType in arms)]) if numbers else ""
+    return ", or ".join([*literals, *numbers, *others, *["null"] * (types.NoneType in arms)]) if numbers else ""
 
 
 @cache

@@ -74,6 +74,7 @@ class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fie
     every: Count  # ticks; a multiple of checkpoint_every
     episodes: Natural = 20  # at least so many of each policy; every lane plays the same number; 0: `function` alone
     seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
+    env_kwargs: dict[str, Any] = {}  # over the arguments of each match's game, such as another map
     greedy: bool = True  # the most likely action rather than a sampled one
     function: Target | None = None  # "package.module:function", called with each evaluation; null: none
     options: dict[str, Any] = {}  # given to the function

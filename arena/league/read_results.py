@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from arena.config import Config, load_config
 from arena.config.matches import Nash
@@ -139,42 +142,54 @@ class GameReader:
             self._take(episode, rounds, last)
         return self._result_set(rounds, last, reader.unfinished)
 
-    def read_also(self, episodes: Iterable[EpisodeRecord]) -> None:
-        """Takes episodes that were read elsewhere, the next ones of the file; `so_far` has the games up to them."""
+    def read_also(self, episodes: Sequence[EpisodeRecord], alike: NDArray[np.int64]) -> None:
+        """Takes episodes that were read elsewhere, the next ones of the file; `so_far` has the games up to them.
+
+        Those with the same number in `alike`, [E], are taken for one game that was played several times: they differ at
+        most in lane, number, tick, length and returns.
+        """
         rounds, self._known = self._rounds_until(None), {}
-        for episode in episodes:
-            self._take(episode, rounds, None)
+        tick, number = (np.fromiter(map(attrgetter(of), episodes), np.int64, len(episodes)) for of in ("tick", "round"))
+        starts = np.array([0, *(line.start for line in rounds)])[np.minimum(number + 1, len(rounds))]
+        part = np.clip((tick - 1 - starts) * self._parts // self.config.ticks, 0, self._parts - 1)
+        _, firsts, counts = np.unique(alike * self._parts + part, return_index=True, return_counts=True)
+        if self._needs_margins or any(self._ranks(episodes[first]) for first in firsts):  # returns count, too
+            firsts, counts = np.arange(len(episodes)), np.ones(len(episodes), np.int64)
+        for place in np.argsort(firsts):  # in the order of the file
+            self._take(episodes[firsts[place]], rounds, None, count=int(counts[place]))
+        self._newest_tick = max(self._newest_tick, int(tick.max(initial=0)))
 
     def so_far(self) -> ResultSet:
         """The games that `read_also` has taken."""
         return self._result_set(self._rounds_until(None), None, 0)
 
-    def _take(self, episode: EpisodeRecord, rounds: Sequence[Round], last: int | None) -> None:
+    def _take(self, episode: EpisodeRecord, rounds: Sequence[Round], last: int | None, *, count: int = 1) -> None:
         self._newest, self._newest_tick = max(self._newest, episode.round), max(self._newest_tick, episode.tick)
         has_winner = any(seat.outcome is not None for seat in episode.seats) or len(episode.seats) < 2
         self._decided[episode.env] = self._decided.get(episode.env, False) or has_winner
         if episode.round >= len(rounds) or (self._until is not None and episode.tick > self._until):
             return
-        self._counts["episodes"] += 1
+        self._counts["episodes"] += count
         self._first = episode.tick if self._first is None else min(self._first, episode.tick)
         if episode.round == last and not episode.cut:
             for policy, value in _returns(episode).items():
                 self.returns.setdefault(policy, []).append(value)
         idle = any(seat.idle_ticks for seat in episode.seats)
         if episode.cut:
-            self._cut.setdefault(episode.env, Counter()).update(() if idle else self._missed_by(episode))
+            missed = () if idle else self._missed_by(episode)
+            self._cut.setdefault(episode.env, Counter()).update(dict.fromkeys(missed, count))
         if episode.cut or idle:
-            self._counts["aborted"] += 1
+            self._counts["aborted"] += count
             return
         if self._needs_margins:
             self._add_margin(episode)
         if not (found := self._encounters(episode)):
-            self._counts["unrated"] += 1
+            self._counts["unrated"] += count
             return
         self._lengths.add(episode.length)
         results = self._results_at(episode.tick, rounds[episode.round])
         for one in found:
-            results.add(*one)
+            results.add(*one, count=count)
         if self._keeps_played:
             self.played[episode.round].setdefault(episode.match, []).extend(found)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from arena import registry
 from arena.config import Config
-from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.matches import MatchConfig
 from arena.config.members import later_matches
+from arena.config.schema import EvaluationConfig
 from arena.plan.build import make_plan
 from arena.plan.plan import UNBOUNDED_TICKS, Plan
 
@@ -37,7 +38,7 @@ def later_plans(config: Config) -> tuple[Plan, ...]:
     later, found = later_matches(config), []
     if later:
         found.append(of(config, [*once(*config.entries()), *later]))
-    if config.evaluation is not None and config.evaluation.seats is not None:
+    if config.evaluation is not None and (config.evaluation.seats is not None or config.evaluation.env_kwargs):
         frozen = evaluation_config(config, {})
         evaluated = [("evaluation", match) for _, match in frozen.entries()]
         found.append(of(frozen, [*once(*config.entries(), *later), *evaluated]))
@@ -63,21 +64,21 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         schedule=1,
         league=None,
         policies=policies,
-        matches=_matches(config, config.evaluation.seats),
+        matches=_matches(config, config.evaluation),
         scale=False,
     )
 
 
-def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description of the first round once, with its own seats or the evaluation's.
+def _matches(config: Config, evaluation: EvaluationConfig) -> tuple[MatchConfig, ...]:
+    """Each match description of the first round once, with its own seats or the evaluation's, whose arguments it gets.
 
     External games are left out: they cannot be started for an evaluation.
     """
     entries = [
-        msgspec.structs.replace(entry, copies=1)
+        msgspec.structs.replace(entry, copies=1, env_kwargs={**entry.env_kwargs, **evaluation.env_kwargs})
         for _, entry in config.entries()
         if registry.external_kind(config.envs[entry.env].make) is None
     ]
-    if seats is not None:
-        entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]
+    if evaluation.seats is not None:
+        entries = [msgspec.structs.replace(entry, seats=evaluation.seats, sides=None) for entry in entries]
     return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])

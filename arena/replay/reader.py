@@ -118,6 +118,14 @@ class MatchReplays:
                     last[position] = (number, begin.tick, place)
         return [found[key] for key in sorted(found)]
 
+    def newest(self) -> Episode | None:
+        """The newest episode that ended before its leg, as others were mostly cut; else the newest one, if any."""
+        return max(
+            self.episodes(),
+            key=lambda one: (one.end < one.recording.start + one.recording.ticks, one.end),
+            default=None,
+        )
+
     def episode(self, number: int, *, lane: int) -> Episode:
         """One episode."""
         known = [one for one in self.episodes() if one.lane == lane]

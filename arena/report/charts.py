@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from arena.league.metagame.measures import Measures
-from arena.league.ratings.ratings import Interval
 from arena.league.round_text import gate_text
 from arena.report.colors import Colors, faded
 from arena.report.episodes import Curve
 from arena.report.learning import Evaluation
 from arena.report.lineage import Fork, Lineage
 from arena.report.sections import PageData
-from arena.report.standings import StrengthCurve
 from arena.report.summary import Timing
+
+if TYPE_CHECKING:  # they import scipy
+    from arena.league.metagame.measures import Measures
+    from arena.league.ratings.ratings import Interval
+    from arena.report.standings import StrengthCurve
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]
@@ -245,7 +247,7 @@ def _evaluations(rows: Sequence[Evaluation], colors: Colors) -> dict[str, Figure
         by_policy.setdefault(row.policy, []).append(row)
     returns, wins = [], []
     for mine in by_policy.values():
-        returns.append(trace(mine, [row.mean for row in mine], {"array": [row.margin for row in mine]}))
+        returns.append(trace(mine, [row.return_ for row in mine], {"array": [row.margin for row in mine]}))
         games = [(row, row.wins) for row in mine if row.wins is not None]
         if games:
             above = [row.won[1] - won if row.won else None for row, won in games]

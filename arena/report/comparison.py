@@ -190,12 +190,8 @@ def _flat(config: Config) -> dict[str, str]:
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Floats, Floats]:
     """Ticks and values of the episodes of a policy: returns, or what it has scored in games that were decided."""
-    table = run.episodes
-    empty = np.zeros(0)
-    if policy not in table.policies:
-        return empty, empty
-    mine = table.appearances.of(table.policies.index(policy))
-    ticks = table.tick[mine.episode].astype(np.float64)
+    mine = run.episodes.of(policy)
+    ticks = run.episodes.tick[mine.episode].astype(np.float64)
     if not of_games:
         return ticks, mine.returns
     decided = mine.decided

@@ -11,6 +11,8 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,38 +31,40 @@ MOST_PARTS, _FEWEST_PARTS = 120, 8
 _MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
-_CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
+OUTCOMES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
+_NUMBERS = attrgetter("round", "match", "tick", "length", "terminated", "truncated", "cut", "ranked")
+_PLACE = attrgetter("round", "match", "lane", "episode")
 
 
-class EpisodePlayers(NamedTuple):
-    """Which policy played in which episode, ordered by episode. A appearances."""
+class Appearances(NamedTuple):
+    """The results of one policy, ordered by episode. A appearances."""
 
     episode: Ints  # [A] row of the episode in the table
-    policy: Ints  # [A] index in the table's policies
     returns: Floats  # [A] mean over the policy's entities; NaN where one was not finite
     shares: Floats  # [A, 3] of the game: won, drawn, lost; they add up to 1
     decided: Bools  # [A] whether all seats of the policy have won, drawn or lost; else the shares say nothing
 
-    def of(self, policy: int) -> EpisodePlayers:
-        """The appearances of one policy."""
-        mine = self.policy == policy
-        return EpisodePlayers(*(column[mine] for column in self))
-
 
 class EpisodeTable(NamedTuple):
-    """All episodes in the order of the file. E episodes."""
+    """All episodes in the order of the file, and all their seats. E episodes, S seats."""
 
     envs: tuple[str, ...]  # names, in the order in which they were first seen
     policies: tuple[str, ...]  # likewise
+    appearances: int  # of all policies, in results
     env: Ints  # [E] index in `envs`
     round: Ints  # [E] of the league
     match: Ints  # [E] its number in that round
     tick: Ints  # [E] at which the episode ended
     length: Ints  # [E] its ticks
+    size: Ints  # [E] bytes of its line
+    seats: Ints  # [E] how many
     terminated: Bools  # [E] by the rules
     truncated: Bools  # [E] otherwise
     cut: Bools  # [E] by the end of a leg, so that it is no result
-    appearances: EpisodePlayers
+    policy: Ints  # [S] index in `policies`
+    entities: Ints  # [S] how many
+    outcome: Ints  # [S] as in `OUTCOMES`
+    returns: Floats  # [S] mean over the entities; NaN where it was not finite
 
     @property
     def results(self) -> int:
@@ -72,16 +76,42 @@ class EpisodeTable(NamedTuple):
         """[E] a number for each match of each round."""
         if not len(self.match):
             return self.match
-        return self.round.astype(np.int64) * (int(self.match.max()) + 1) + self.match
+        many = int(self.match.max()) + 1
+        found: Ints = self.round.astype(np.int32 if many * (int(self.round.max()) + 1) < 2**31 else np.int64)
+        found *= many
+        found += self.match
+        return found
 
     @property
     def matches_at_once(self) -> float:
         """How many matches a round had, in the mean."""
         return len(np.unique(self.series)) / max(1, len(np.unique(self.round)))
 
+    @property
+    def episode(self) -> Ints:
+        """[S] the row of the episode."""
+        return np.repeat(np.arange(len(self.seats), dtype=np.int32), self.seats)
+
+    def of(self, name: str) -> Appearances:
+        """The appearances of a policy."""
+        mine = np.flatnonzero(self.policy == (self.policies.index(name) if name in self.policies else -1))
+        episode = self.episode[mine]
+        mine, episode = mine[~self.cut[episode]], episode[~self.cut[episode]]
+        firsts = np.flatnonzero(np.diff(episode, prepend=-1))  # of its seats in an episode
+        outcome, sizes = self.outcome[mine], self.entities[mine].astype(np.float64)
+
+        def summed(values: Floats) -> Floats:
+            return np.add.reduceat(values, firsts) if len(firsts) else values
+
+        entities = summed(sizes)
+        shares = [summed(sizes * (outcome == code)) / entities for code in range(3)]
+        decided = summed((outcome == OUTCOMES[None]).astype(np.float64)) == 0
+        returns = summed(self.returns[mine] * sizes) / entities
+        return Appearances(episode[firsts], returns, np.stack(shares, axis=1, dtype=np.float32), decided)
+
 
 class EpisodeRows:
-    """Collects episodes, in the order of the file, in columns: some 15 bytes each, and 27 for a policy in it.
+    """Collects episodes, in the order of the file, in columns: some 18 bytes each, and 13 for a seat.
 
     `checks`: an episode that comes twice is refused when the table is asked for.
     """
@@ -89,39 +119,55 @@ class EpisodeRows:
     def __init__(self, *, checks: bool = True) -> None:
         self._envs, self._policies = _Names(), _Names()
         self._places = _Column(np.int64, 4) if checks else None
-        self._rows = [*(_Column() for _ in range(5)), *(_Column(np.bool_) for _ in range(3))]
-        self._players = [_Column(), _Column(), _Column(np.float64), _Column(np.float32, 3), _Column(np.bool_)]
+        self._rows = [*(_Column() for _ in range(7)), *(_Column(np.bool_) for _ in range(3))]
+        self._seats = [_Column(), _Column(), _Column(np.int8), _Column(np.float64)]
+        self._appearances = 0
 
-    def take(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Takes further episodes."""
-        places, rows, seats = array("q"), array("q"), array("d")
-        envs, policies = self._envs, self._policies
-        for number, episode in enumerate(episodes, start=self._rows[0].size):
-            if self._places is not None:
-                places.extend((episode.round, episode.match, episode.lane, episode.episode))
-            flags = (episode.terminated, episode.truncated, episode.cut)
-            rows.extend((envs[episode.env], episode.round, episode.match, episode.tick, episode.length, *flags))
-            for seat in () if episode.cut else episode.seats:
-                gain = np.nan if seat.return_ is None else seat.return_
-                seats.extend((number, policies[seat.policy], gain, len(seat.entities), _CODES[seat.outcome]))
-        for column, values in zip(self._rows, np.array(rows, np.int64).reshape(-1, 8).T, strict=True):
-            column.extend(values)
+    def take(self, episodes: Sequence[EpisodeRecord], sizes: Ints) -> Ints:
+        """Takes further episodes, with the sizes of their lines; tells which of them are alike.
+
+        Episodes with the same number differ in nothing but lane, number, ticks, returns and metrics, and all are as
+        long as the first of the run, or none is.
+        """
+        seats = [*chain.from_iterable(map(attrgetter("seats"), episodes))]
+
+        def whole(values: Iterable[int], of: Sequence[Any] = episodes) -> Ints:
+            return np.fromiter(values, np.int64, len(of))
+
+        numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, episodes)), np.int64, 8 * len(episodes))
+        round_, match, tick, length, terminated, truncated, cut, ranked = numbers.reshape(-1, 8).T
+        env = whole(map(self._envs.__getitem__, map(attrgetter("env"), episodes)))
+        counts = whole(map(len, map(attrgetter("seats"), episodes)))
+        policy = whole(map(self._policies.__getitem__, map(attrgetter("policy"), seats)), seats)
+        entities = whole(map(len, map(attrgetter("entities"), seats)), seats)
+        outcome = whole(map(OUTCOMES.__getitem__, map(attrgetter("outcome"), seats)), seats)
+        idle = whole(map(bool, map(attrgetter("idle_ticks"), seats)), seats)
+        returns = np.fromiter(map(attrgetter("return_"), seats), np.float64, len(seats))  # None becomes NaN
         if self._places is not None:
-            self._places.extend(np.array(places, np.int64).reshape(-1, 4))
-        # Joins the seats of each policy in each episode.
-        in_episode, policy, returns, sizes, outcome = np.array(seats, np.float64).reshape(-1, 5).T
-        many = max(len(policies), 1)
-        found, place_of = np.unique(in_episode.astype(np.int64) * many + policy.astype(np.int64), return_inverse=True)
+            places = np.fromiter(chain.from_iterable(map(_PLACE, episodes)), np.int64, 4 * len(episodes))
+            self._places.extend(places.reshape(-1, 4))
+        columns = env, round_, match, tick, length, sizes, counts, terminated != 0, truncated != 0, cut != 0
+        for column, values in zip(self._rows, columns, strict=True):
+            column.extend(values)
+        for column, values in zip(self._seats, (policy, entities, outcome, returns), strict=True):
+            column.extend(values)
+        in_episode = np.repeat(np.arange(len(episodes)), counts)
+        result = np.repeat(cut == 0, counts)
+        self._appearances += len(np.unique(_mixed(in_episode, policy)[result]))
+        same = length == int(self._rows[4].values[0]) if len(episodes) else length
+        kind, of_seat = _mixed(env, round_, match, counts, cut, ranked, same), _mixed(policy, outcome, idle)
+        firsts = np.cumsum(counts) - counts
+        for place in range(int(counts.max(initial=0))):  # one seat after the other
+            there = np.flatnonzero(counts > place)
+            seats_of = np.zeros(len(episodes), np.int64)
+            seats_of[there] = 1 + of_seat[firsts[there] + place]
+            kind = _mixed(kind, seats_of)
+        return kind
 
-        def summed(values: Floats) -> Floats:
-            return np.bincount(place_of, weights=values, minlength=len(found)).astype(np.float64, copy=False)
-
-        entities = summed(sizes)
-        shares = np.stack([summed(sizes * (outcome == code)) / entities for code in range(3)], axis=1)
-        decided = summed((outcome == _CODES[None]).astype(np.float64)) == 0
-        joined = (found // many, found % many, summed(returns * sizes) / entities, shares, decided)
-        for column, of_players in zip(self._players, joined, strict=True):
-            column.extend(of_players)
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self._rows[0].size
 
     def table(self) -> EpisodeTable:
         """The table of all episodes so far; ConfigError: one is there twice."""
@@ -134,9 +180,20 @@ class EpisodeRows:
                 round_, match, lane, number = listed[line].tolist()
                 place = f"round {round_}, match {match}, lane {lane}, episode {number}"
                 raise ConfigError(f"is damaged: {place} is there twice", path=f"line {line + 1}")
-        players = EpisodePlayers(*[column.values for column in self._players])
-        columns: list[Any] = [*(column.values for column in self._rows), players]
-        return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
+        columns: list[Any] = [column.values for column in (*self._rows, *self._seats)]
+        return EpisodeTable(tuple(self._envs), tuple(self._policies), self._appearances, *columns)
+
+
+def _mixed(*columns: Ints) -> Ints:
+    """[N] numbers from 0 on that are equal where all of these columns are, whole numbers [N] from 0 on."""
+    found, many = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        each = int(column.max(initial=0)) + 1
+        if many * each >= 2**62:
+            found = np.unique(found, return_inverse=True)[1]
+            many = len(found)
+        found, many = found * each + column, many * each
+    return found
 
 
 class _Column:
@@ -244,10 +301,13 @@ def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve
     finite = np.isfinite(values)
     if not finite.any():
         return Curve([], [], [], [], [])
-    values, matches = values[finite], matches[finite]
-    part = np.searchsorted(edges, ticks[finite], side="left") - 1
-    many = int(matches.max()) + 1
-    keys, cells = part * many + matches, None  # a cell for each part and match
+    if not finite.all():
+        ticks, values, matches = ticks[finite], values[finite], matches[finite]
+    many, cells = int(matches.max()) + 1, None
+    keys = np.searchsorted(edges, ticks, side="left")  # a cell for each part and match; in place, as there are many
+    keys -= 1
+    keys *= many
+    keys += matches
     if len(edges) * many > _MOST_CELLS:  # of which most are empty
         cells, keys = np.unique(keys, return_inverse=True)
     counts, sums = np.bincount(keys), np.bincount(keys, weights=values)

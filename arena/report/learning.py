@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.records.formats import EvaluationLine
 from arena.report.episodes import Curve, EpisodeTable, UpdateRows, curve, edges_for
 from arena.report.read_run import RunFiles
 
@@ -37,22 +38,15 @@ class Rewards(msgspec.Struct, frozen=True):
     policies: dict[str, list[float | None]]
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class Evaluation(EvaluationLine, frozen=True, kw_only=True):
     """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return.
 
     One episode has no margin. `won` is the 95 % interval of the share of games won (Wilson); None where there was no
     game, or where the line does not say how many games there were.
     """
 
-    ticks: int
-    policy: str
-    episodes: int
-    mean: float | None
     margin: float | None
-    wins: float | None
     won: tuple[float, float] | None
-    draws: float | None
-    losses: float | None
 
 
 class Lengths(msgspec.Struct, frozen=True):
@@ -80,13 +74,13 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
     if all(policy.frozen for policy in policies.values()):
         return Learning({}, {})
     each = 1 / max(1, len(names))
-    appearances = each * len(table.appearances.episode)
+    appearances = each * table.appearances
     seats = appearances / max(1, table.results) * table.matches_at_once  # of a policy, at the same time
     edges = edges_for(last, numbers=int(appearances), matches=seats)
-    returns, won = {}, {}
+    returns, won, series = {}, {}, table.series
     for name in names:
-        mine = table.appearances.of(table.policies.index(name))
-        ticks, matches = table.tick[mine.episode], table.series[mine.episode]
+        mine = table.of(name)
+        ticks, matches = table.tick[mine.episode], series[mine.episode]
         returns[name] = curve(ticks, mine.returns, matches=matches, edges=edges)
         decided = mine.decided
         if decided.any():
@@ -163,15 +157,9 @@ def evaluations(files: RunFiles) -> list[Evaluation]:
     """Every evaluation of every policy, in the order of the file."""
     return [
         Evaluation(
-            ticks=line.ticks,
-            policy=line.policy,
-            episodes=line.episodes,
-            mean=line.return_,
+            **msgspec.structs.asdict(line),
             margin=None if line.return_std is None else half_of_mean(line.episodes, line.return_std),
-            wins=line.wins,
             won=of_share(line.wins * line.games, line.games) if line.wins is not None and line.games else None,
-            draws=line.draws,
-            losses=line.losses,
         )
         for line in files.evaluations
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from arena.records.formats import Round
+from arena.records.formats import GateRecord, Round
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -37,15 +37,10 @@ class Reset(msgspec.Struct, frozen=True):
     policy: str
 
 
-class Gate(msgspec.Struct, frozen=True):
+class Gate(GateRecord, frozen=True, kw_only=True):
     """What the sequential test said when a policy was to be snapshotted."""
 
     tick: int
-    policy: str
-    against: str
-    verdict: str
-    llr: float
-    games: float
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -122,5 +117,5 @@ def lineage(rounds: Sequence[Round]) -> Lineage:
             for policy, fork in line.forks.items()
         ],
         resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
-        gates=[Gate(line.start, *msgspec.structs.astuple(gate)) for line in rounds for gate in line.gates],
+        gates=[Gate(tick=line.start, **msgspec.structs.asdict(gate)) for line in rounds for gate in line.gates],
     )

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from arena.diagnostics.start_folder import anchored
-from arena.league.ratings.standings import ENOUGH
+from arena.errors import shown as shown_path
 from arena.league.round_text import gate_text
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_text
@@ -33,8 +33,10 @@ from arena.report.sections import PageData, page_data
 
 CONTENTS = {
     "summary": "Summary",
+    "tournament": "Progress",
     "standings": "Standings",
     "payoff": "Payoffs",
+    "crosstable": "Crosstable",
     "meta-game": "Meta-game",
     "learning": "Learning",
     "results": "Results",
@@ -49,6 +51,8 @@ CONTENTS = {
     "configuration": "Configuration",
     "files": "Files",
 }
+
+_OF_TOURNAMENT = ("tournament", "crosstable")
 
 MOST_REPLAYS = 3
 STATIC = Path(__file__).with_name("static")
@@ -91,10 +95,10 @@ def page(files: RunFiles, *, replays: int = MOST_REPLAYS, episodes: Sequence[Pla
 def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
     """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
     return {
-        "contents": CONTENTS,
-        "enough": ENOUGH,
+        "contents": {name: title for name, title in CONTENTS.items() if data.tournament or name not in _OF_TOURNAMENT},
         "run": "",  # the address of the page that has all of the contents
         "config_text": files.config_text,
+        "folder_name": shown_path(files.folder.path),
         "colors": colors.policies,
         "color": colors.__getitem__,
         "activities": {} if data.time is None else activity_colors(data.time),

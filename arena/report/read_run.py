@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from arena.config import load_config
 from arena.config.schema import Config
@@ -33,6 +34,7 @@ from arena.records.formats import (
     ProfileFile,
     Round,
     Terms,
+    read_document,
     round_of,
     update_of,
 )
@@ -41,7 +43,6 @@ from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
 
-_AT_ONCE = 2_000  # episodes
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
 T = TypeVar("T")
@@ -133,13 +134,15 @@ class RunReader:
 
     Attributes:
         share: of the episodes that is read, from 0 to 1.
+        lock: who has it may use what was found; the next look adds to it.
 
     Raises:
         ConfigError: as `read_run`.
     """
 
     def __init__(self, path: Path | str, *, checks: bool = False) -> None:
-        self.folder, self._checks = RunFolder.existing(path), checks
+        self.folder, self._checks, self.lock = RunFolder.existing(path), checks, RLock()
+        self._damaged = False  # whether all has to be read again
         self._begin()
 
     def _begin(self) -> None:
@@ -151,6 +154,11 @@ class RunReader:
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self.share = 0.0
+
+    @property
+    def episodes(self) -> int:
+        """How many were read."""
+        return self._rows.size
 
     def look(
         self, *, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc), most: int | None = None
@@ -166,10 +174,16 @@ class RunReader:
         boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
         journals = JournalView.of(folder, now(), going=going)
         cut = any(journals.sizes.get(path, 0) < tail.position for path, tail in self._tails.items())
-        if cut or _stamp(folder.config) != self._stamp:  # the run was resumed
+        again, self._damaged = cut or self._damaged or _stamp(folder.config) != self._stamp, True  # it was resumed
+        if again:
             self._begin()
-        documents = _Documents(folder.path)
-        text, plan = documents.text(folder.config), documents.read(folder.plan, PlanFile)
+        text = folder.config.read_text("utf-8")
+        sources = [Source(folder.config.name, len(text.encode()))]
+
+        def document(path: Path, kind: type[T]) -> T:
+            found = read_document(path, kind)
+            sources.append(Source(path.name, path.stat().st_size))
+            return found
 
         def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
             if path in journals.sizes:
@@ -184,10 +198,8 @@ class RunReader:
         before = self._tails[folder.episodes].position if folder.episodes in self._tails else 0
         stop = size if most is None else min(size, before + most)
         with located(source=str(folder.episodes)):
-            left = fresh(folder.episodes, lambda journal: journal.lines(EpisodeRecord), stop)
-            while some := [*islice(left, _AT_ONCE)]:
-                self._rows.take(some)
-                self._games.read_also(some)
+            for some, sizes in fresh(folder.episodes, lambda journal: journal.batches(EpisodeRecord), stop):
+                self._games.read_also(some, self._rows.take(some, np.array(sizes)))
             table = self._rows.table()
         self.share = 1.0 if stop == size else self._tails[folder.episodes].position / size
         self._updates.take(fresh(folder.metrics, lambda journal: journal.made(update_of)))
@@ -195,22 +207,23 @@ class RunReader:
             folder=folder,
             config=self._config,
             config_text=text,
-            plan=plan,
+            plan=document(folder.plan, PlanFile),
             episodes=table,
             games=self._games,
             updates=self._updates,
             results=known(folder.results, lambda journal: journal.lines(RewardLine)),
             evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
-            exploitability=documents.read(curve, ExploitabilityFile) if curve.is_file() else None,
+            exploitability=document(curve, ExploitabilityFile) if curve.is_file() else None,
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
-            profile=documents.read(folder.profile, ProfileFile) if folder.profile.is_file() else None,
-            terms=documents.read(folder.tournament, Terms) if folder.tournament.is_file() else None,
+            profile=document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
+            terms=document(folder.tournament, Terms) if folder.tournament.is_file() else None,
             boundary=boundary,
-            sources=[*documents.sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
+            sources=[*sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
             journals=journals,
         )
         _check(found, last)
+        self._damaged = False
         return found
 
 
@@ -255,43 +268,17 @@ class _Tail:
         self.position = self._lines = self._unfinished = self._stop = 0
 
     def fresh(self, read: Callable[[JournalReader], Iterator[T]], stop: int) -> Iterator[T]:
-        """The further whole lines."""
-        journal = JournalReader(self._path, start=self.position, stop=stop)
-        for line in read(journal):
-            self._lines += 1
-            self.position = journal.position
-            yield line
+        """What is read of further whole lines."""
+        journal, before = JournalReader(self._path, start=self.position, stop=stop), self._lines
+        for found in read(journal):
+            self._lines, self.position = before + journal.count, journal.position
+            yield found
         self._unfinished, self._stop = journal.unfinished, stop
 
     def source(self, sizes: Mapping[Path, int]) -> Source:
         size = sizes.get(self._path, 0)
         rest = self._unfinished if self._stop == size else 0  # a line at which the reading rests is whole
         return Source(self._path.name, size, self._lines, rest)
-
-
-class _Documents:
-    """Reads other files of a folder, and remembers which."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self.sources: list[Source] = []
-
-    def text(self, path: Path) -> str:
-        """A whole file; a missing one is an error."""
-        try:
-            content = path.read_bytes()
-            text = content.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{_OTHER_VERSION}: cannot be read: {error}", source=str(path)) from error
-        self.sources.append(Source(path.relative_to(self._home).as_posix(), len(content)))
-        return text
-
-    def read(self, path: Path, kind: type[T]) -> T:
-        """A JSON file of this form."""
-        try:
-            return msgspec.json.decode(self.text(path), type=kind)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

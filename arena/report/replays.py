@@ -9,20 +9,18 @@ import base64
 import importlib.util
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
-from arena.errors import ConfigError, shown
-from arena.records.folder import MANIFEST, RunFolder, match_path
-from arena.records.metrics import EpisodeRecord
+from arena.errors import ConfigError
+from arena.records.folder import MANIFEST, RunFolder
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
 from arena.replay.video import scaled
-from arena.report.numbers import NOTHING, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
 _SHORTEST, _LONGEST = 200, 300  # pixels of a picture's longer side
@@ -58,66 +56,12 @@ class Replay(msgspec.Struct, frozen=True):
     failure: str = ""  # why it cannot be shown; empty if it can
     result: str = ""  # who has won, or what each policy has earned; empty where the episode is not on record
 
-    @property
-    def place(self) -> Place:
-        return self.round, self.match, self.lane, self.episode
-
 
 class Strip(NamedTuple):
     """A replay, and its pictures as the address of an image; empty where it cannot be shown."""
 
     replay: Replay
     image: str
-
-
-class Seat(msgspec.Struct, frozen=True):
-    """How a policy did in one seat of an episode."""
-
-    policy: str
-    outcome: str | None
-    return_: float | None
-
-
-class RecordedEpisode(msgspec.Struct, frozen=True):
-    """An episode that has a replay; `command` shows it."""
-
-    round: int
-    match: int
-    lane: int
-    episode: int
-    ticks: int
-    seats: list[Seat]
-    command: str
-
-    @property
-    def place(self) -> Place:
-        return self.round, self.match, self.lane, self.episode
-
-    @property
-    def text(self) -> str:
-        """The result: outcomes where there are any, else returns."""
-        outcomes = {"win": "won", "loss": "lost", "draw": "drew"}
-        parts = []
-        for seat in self.seats:
-            earned = NOTHING if seat.return_ is None else decimal(seat.return_)
-            parts.append(f"{seat.policy} {outcomes.get(seat.outcome or '', earned)}")
-        return ", ".join(dict.fromkeys(parts))
-
-
-def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeRecord]) -> list[RecordedEpisode]:
-    """The episodes, lines of `episodes.jsonl`, of matches that have replays; the newest first."""
-    kept: dict[tuple[int, int], bool] = {}
-    found = []
-    for line in lines:
-        where = line.round, line.match
-        if where not in kept:
-            kept[where] = (match_path(folder.replays, line.match, round=line.round) / MANIFEST).is_file()
-        if kept[where]:
-            seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
-            place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
-            command = f"arena report {shown(folder.path)} --episode {place}"
-            found.append(RecordedEpisode(line.round, line.match, line.lane, line.episode, line.length, seats, command))
-    return found[::-1]
 
 
 def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = ()) -> list[Strip]:
@@ -132,11 +76,9 @@ def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = (
         known = set[tuple[str, ...]]()
         for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
             players = tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
-            if len(known) < most and players not in known and (recorded := match.episodes()):
+            if len(known) < most and players not in known and (newest := match.newest()) is not None:
                 known.add(players)
-                # Episodes that end before their leg, as the others were mostly cut, and of these the latest.
-                ends = [(one.end < one.recording.start + one.recording.ticks, one.end) for one in recorded]
-                chosen.append((match, recorded[ends.index(max(ends))]))
+                chosen.append((match, newest))
     return [_strip(match, episode) for match, episode in chosen]
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from arena import __version__
 from arena.config.league import DecidedConfig
-from arena.league.next_round import Champion, knockouts_won
 from arena.league.read_results import read as read_encounters
 from arena.records.formats import RoundExploitability
 from arena.records.metrics import EpisodeRecord
 from arena.report.colors import Colors
+from arena.report.episodes import Ints
 from arena.report.learning import (
     Evaluation,
     Learning,
@@ -28,9 +29,13 @@ from arena.report.learning import (
 )
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
-from arena.report.replays import RecordedEpisode, Replay, recorded_episodes
-from arena.report.standings import Standings, standings
+from arena.report.recorded import recorded, records, result_text
+from arena.report.replays import Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
+
+if TYPE_CHECKING:  # they import scipy
+    from arena.league.next_round import Champion
+    from arena.report.standings import Standings
 
 MOST_RECORDED = 100  # episodes in the list of those that have a replay
 
@@ -41,6 +46,7 @@ class PageData(msgspec.Struct, frozen=True):
     arena: str
     summary: Summary
     policies: list[PolicyRow]
+    tournament: Tournament | None
     standings: Standings | None
     without_winner: list[str]
     learning: Learning
@@ -55,20 +61,31 @@ class PageData(msgspec.Struct, frozen=True):
     time: Timing | None
     faults: list[dict[str, Any]]
     replays: list[Replay]
-    recorded: list[RecordedEpisode]
+    recorded: list[EpisodeRecord]
     recorded_left_out: int
     files: list[Source]
 
 
-class Rated(NamedTuple):
-    """The standings, None where nothing can be rated, and why games are not rated."""
+class Tournament(msgspec.Struct, frozen=True):
+    """Which games of a tournament count."""
 
-    standings: Standings | None
-    without_winner: Sequence[str]
+    batches: int | None  # so many of them; None: all games
+    unfinished: int  # games of the batch that is played now
+
+
+class Rated(NamedTuple):
+    """The standings, None where nothing can be rated; why games are not rated; and who has won knockouts."""
+
+    standings: Standings | None = None
+    without_winner: Sequence[str] = ()
+    champions: Sequence[Champion] = ()
 
 
 def rated(files: RunFiles, *, meta: bool = True) -> Rated:
     """Rates the players of a run; `meta`: with the measures of the meta-game, which take longest."""
+    from arena.league.next_round import knockouts_won
+    from arena.report.standings import standings
+
     reading = files.games.so_far()
     if files.terms is not None:  # games of a batch that is not over do not count
         reading = read_encounters(files.folder, last=files.rated_until, people=True, journal=files.journals.journal)
@@ -78,28 +95,32 @@ def rated(files: RunFiles, *, meta: bool = True) -> Rated:
         rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
-    found = standings(reading, files.config, Colors(files.config), rule=rule, meta=meta)
-    return Rated(found, reading.without_winner)
+    found = standings(reading, files.config, rule=rule, meta=meta)
+    champions = knockouts_won(files.folder, files.config, reached=files.boundary or 0)
+    return Rated(found, reading.without_winner, champions)
 
 
-def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, table: Rated | None = None) -> PageData:
+def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings: Rated | None = None) -> PageData:
     """All parts of the page of a run.
 
     Args:
         replays: that were chosen for it; None: the page says nothing about replays.
-        table: of an earlier moment; None: it is made.
+        ratings: of an earlier moment; None: they are made.
     """
-    colors, summary, table = Colors(files.config), summarize(files), table or rated(files)
-    recorded: list[RecordedEpisode] = []
-    if replays is not None:
-        lines = files.journals.journal(files.folder.episodes).lines(EpisodeRecord, missing_ok=True)
-        recorded = recorded_episodes(files.folder, lines)
+    colors, summary, folder = Colors(files.config), summarize(files), files.folder
+    found = rated(files) if ratings is None else ratings
+    last, tournament = files.rated_until, None
+    if files.folder.tournament.is_file():
+        newer = np.zeros(0) if last is None else (files.episodes.round > last) & ~files.episodes.cut
+        tournament = Tournament(None if last is None else last + 1, int(np.count_nonzero(newer)))
+    known = recorded(folder, files.episodes) if replays is not None else np.zeros(0, np.int64)
     return PageData(
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
-        standings=table.standings,
-        without_winner=[*table.without_winner],
+        tournament=tournament,
+        standings=found.standings,
+        without_winner=[*found.without_winner],
         learning=learning_curves(files, last=summary.ticks),
         rewards=rewards(files),
         logged=logged_values(files.updates),
@@ -107,18 +128,20 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, table: 
         evaluations=evaluations(files),
         exploitability=[] if files.exploitability is None else [*files.exploitability.rounds],
         lineage=lineage(files.rounds),
-        champions=knockouts_won(files.folder, files.config, reached=files.boundary or 0),
+        champions=[*found.champions],
         plan=plan_cards(files.plan),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],
-        replays=[
-            msgspec.structs.replace(
-                replay,
-                result=next((one.text for one in recorded if one.place == replay.place), ""),
-            )
-            for replay in replays or ()
-        ],
-        recorded=recorded[:MOST_RECORDED],
-        recorded_left_out=max(0, len(recorded) - MOST_RECORDED),
+        replays=[msgspec.structs.replace(one, result=_result_of(one, files, known)) for one in replays or ()],
+        recorded=[*records(folder, files.episodes, known[:MOST_RECORDED])],
+        recorded_left_out=max(0, len(known) - MOST_RECORDED),
         files=list(files.sources),
     )
+
+
+def _result_of(replay: Replay, files: RunFiles, known: Ints) -> str:
+    """Its result; empty where the episode is not on record."""
+    table = files.episodes
+    rows = known[(table.round[known] == replay.round) & (table.match[known] == replay.match)]
+    of_match = records(files.folder, table, rows)
+    return next((result_text(one) for one in of_match if (one.lane, one.episode) == (replay.lane, replay.episode)), "")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-
 import msgspec
 
 from arena.config.league import DecidedConfig
-from arena.config.members import Sides, players
+from arena.config.members import players
 from arena.config.schema import Config
 from arena.league.metagame.measures import Measures, in_matrix, measures
 from arena.league.metagame.meetings import Span, meetings
@@ -16,53 +13,33 @@ from arena.league.metagame.payoff import payoff
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import OrderUncertainty, equals
-from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import CutGamesBias, Narrow, curtailed, narrow_leader, populations_of, tables
+from arena.league.ratings.ratings import Interval, fit
+from arena.league.ratings.standings import (
+    ENOUGH,
+    CutGamesBias,
+    Narrow,
+    Row,
+    curtailed,
+    narrow_leader,
+    populations_of,
+    tables,
+)
 from arena.league.read_results import ResultSet
-from arena.league.timeline import PolicyReset, Timeline
 from arena.league.tournament import Rule, table
-from arena.report.colors import Colors
 from arena.roles.status import planned_ticks
 
 _MOST_PAIRS = 3
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """A player; of a snapshot, `policy` is the name without its tick."""
-
-    table: int  # its number; players can be compared where `scale` is the same
-    rank: int  # 1 is the strongest of its table, by `elo`
-    player: str
-    policy: str
-    color: str
-    elo: float
-    low: float  # of the 95 % interval of `elo`
-    high: float
-    games: int
-    wins: float
-    draws: float
-    losses: float
-    population: str = ""
-    scale: int = 0
-    began: PolicyReset | None = None  # as a copy of another policy or from its first weights; None: it did not
-
-
-class Cell(msgspec.Struct, frozen=True):
-    """The expected score of the row's player against the column's, with its 95 % interval."""
-
-    score: float
-    low: float
-    high: float
-    games: int
-    points: float  # of the row's player, a draw counting one half
-
-
 class Matrix(msgspec.Struct, frozen=True):
-    """The payoffs between players, in the order of the standings."""
+    """The payoffs between P players, in the order of the standings; [P][P], the row's player against the column's."""
 
     players: list[str]
-    colors: list[str]
-    cells: list[list[Cell]]
+    mean: list[list[float]]  # the expected score, with its 95 % interval
+    low: list[list[float]]
+    high: list[list[float]]
+    games: list[list[int]]
+    points: list[list[float]]  # a draw counts one half
     left_out: int  # how many more players there are
     spans: list[Span | None]  # from which ticks the games of each player are; None for players that never change
 
@@ -89,9 +66,9 @@ class StrengthCurve(msgspec.Struct, frozen=True):
 
 
 class Standings(msgspec.Struct, frozen=True):
-    """The whole table."""
+    """All tables."""
 
-    rows: list[Standing]
+    tables: list[list[Row]]
     matrix: Matrix
     meta: list[Measures]
     curves: dict[str, StrengthCurve]  # of policies that learn
@@ -108,11 +85,7 @@ class Standings(msgspec.Struct, frozen=True):
     equal: list[OrderUncertainty]
     """The neighbors that have proved to be as good as each other; none where policies learn."""
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
-
-    @property
-    def tables(self) -> list[list[Standing]]:
-        """The rows table by table."""
-        return tables_of(self.rows)
+    enough: int = ENOUGH  # games of a lane, so that cut ones do not matter
 
     @property
     def charted(self) -> dict[int, dict[str, StrengthCurve]]:
@@ -125,11 +98,12 @@ class Standings(msgspec.Struct, frozen=True):
     @property
     def span(self) -> tuple[float, float]:
         """The lowest and the highest end of all intervals."""
-        return min(row.low for row in self.rows), max(row.high for row in self.rows)
+        rows = [row for table in self.tables for row in table]
+        return min(row.low for row in rows), max(row.high for row in rows)
 
 
 def standings(
-    reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None, meta: bool = True
+    reading: ResultSet, config: Config, *, rule: DecidedConfig | None = None, meta: bool = True
 ) -> Standings | None:
     """The standings of the players that have met; None if these are fewer than two.
 
@@ -140,19 +114,17 @@ def standings(
         return None
     ratings = fit(timeline)
     sides = populations_of(config, timeline.players, tournament=planned_ticks(config) is None)
-    found = rows(ratings, timeline, colors, sides)
+    ranked = tables(ratings, timeline, sides=sides)
+    found = [row for rows in ranked for row in rows]
     shown = in_matrix([row.player for row in found], config.policies)
     scores = payoff(timeline, shown)
     taken: dict[str, dict[str, int]] = {}
     for name in timeline.snapshots:
         policy, _, tick = name.rpartition("@")
         taken.setdefault(policy, {})[name] = int(tick)
-    drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in tables_of(found)])
+    drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in ranked])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
-    places = range(len(shown))
-    numbers = scores.mean, scores.low, scores.high, scores.games, scores.points
-    cells = [[Cell(*(matrix[i, j].item() for matrix in numbers)) for j in places] for i in places]
     order = None
     if rule is not None:  # in a tournament, whose configuration is that of its first batch, all policies play
         names = [*config.policies] if config.league is None else players(config)
@@ -169,11 +141,10 @@ def standings(
         )
     terms = rule or DecidedConfig()
     return Standings(
-        rows=found,
+        tables=ranked,
         matrix=Matrix(
-            [*shown],
-            [colors[player] for player in shown],
-            cells,
+            **{name: getattr(scores, name).tolist() for name in ("mean", "low", "high", "games", "points")},
+            players=[*shown],
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),
@@ -193,41 +164,13 @@ def standings(
         unrated=reading.unrated,
         aborted=reading.aborted,
         curtailed=curtailed(ratings, reading.cut, config) if learns else None,
-        narrow=narrow_leader(timeline, [row.player for row in found if row.table == 0]) if learns else None,
+        narrow=narrow_leader(timeline, [row.player for row in ranked[0]]) if learns else None,
         order=order,
         equal=[]
         if timeline.learns
         else [
             one
-            for mine in tables_of(found)
+            for mine in ranked
             for one in equals(results, [row.player for row in mine], error=terms.error, elo=terms.elo)
         ],
     )
-
-
-def tables_of(rows: Sequence[Standing]) -> list[list[Standing]]:
-    """The rows table by table."""
-    return [[*mine] for _, mine in groupby(rows, key=lambda row: row.table)]
-
-
-def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | None = None) -> list[Standing]:
-    """All players, table by table, in each the best first; `sides`: of two populations that only meet each other."""
-    return [
-        Standing(
-            table=number,
-            rank=row.rank,
-            player=row.player,
-            policy=row.player.partition("@")[0],
-            color=colors[row.player],
-            elo=row.elo,
-            low=row.low,
-            high=row.high,
-            games=ratings.of(row.player).games,
-            **row.score._asdict(),
-            population=row.population,
-            scale=row.scale,
-            began=row.began,
-        )
-        for number, mine in enumerate(tables(ratings, timeline, sides=sides))
-        for row in mine
-    ]

@@ -15,7 +15,6 @@ from arena.league.rounds_file import ticks_before
 from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
-from arena.report.episodes import Floats
 from arena.report.read_run import RunFiles
 from arena.roles.status import RunStatus, planned_ticks, run_status
 
@@ -88,21 +87,14 @@ class Timing(msgspec.Struct, frozen=True):
     ranks: list[RoleTime]
 
 
-class CardSeat(msgspec.Struct, frozen=True):
-    """A seat of a match, with the rank of its worker; None where the plan has none."""
-
-    policy: str
-    rank: int | None
-
-
 class MatchCard(msgspec.Struct, frozen=True):
-    """A match, with the rank of its environment and its seats."""
+    """A match, with the policies of its seats."""
 
     match: int
     env: str
     lanes: int
-    environment: int | None
-    seats: list[CardSeat]
+    seats: list[str]
+    ranks: list[int | None]  # of its environment, and of the worker of each seat; None where the plan has none
 
 
 class PlanCards(msgspec.Struct, frozen=True):
@@ -171,11 +163,8 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     newest, updates = files.updates.newest, files.updates.counts
     rows, playing, table = [], players(files.config), files.episodes
     for name, policy in files.config.policies.items():
-        returns: Floats = np.empty(0)  # [N]
-        shares: Floats = np.empty((0, 3))  # [M, 3], of the decided games
-        if name in table.policies:
-            mine = table.appearances.of(table.policies.index(name))
-            returns, shares = mine.returns, mine.shares[mine.decided]
+        mine = table.of(name)
+        returns, shares = mine.returns, mine.shares[mine.decided]  # [N]; [M, 3]
         finite = returns[np.isfinite(returns)]
         size = max(1, min(WINDOW, len(finite) // 2))
         won, drawn, lost = shares.sum(axis=0, dtype=np.float64).tolist() if len(shares) else (None, None, None)
@@ -225,25 +214,18 @@ def _spent(name: str, roles: Sequence[ProfiledRole]) -> RoleTime:
 
 def plan_cards(plan: PlanFile) -> PlanCards:
     """The cards of a plan."""
-    hosts: dict[tuple[int, int], int] = {}  # by match and place (-1: the environment, then the seats) the rank
-    for rank in plan.ranks:
-        for role in rank.roles:
-            if role.match is not None:
-                seats = [(seat.policy, seat.entities) for seat in plan.matches[role.match].seats]
-                of_worker = role.role != "environment"  # its entities tell the seat of a worker
-                hosts[role.match, seats.index((str(role.policy), tuple(role.entities))) if of_worker else -1] = (
-                    rank.rank
-                )
+    roles = [(rank.rank, role) for rank in plan.ranks for role in rank.roles]
+    hosts = {(role.match, role.policy, role.entities): rank for rank, role in roles}  # of an environment without policy
     cards = []
     for match in plan.matches[:MOST_CARDS]:
-        ranks = [hosts.get((match.match, place)) for place in range(-1, len(match.seats))]
-        workers = [CardSeat(seat.policy, rank) for seat, rank in zip(match.seats, ranks[1:], strict=True)]
-        cards.append(MatchCard(match.match, match.env, match.lanes, ranks[0], workers))
+        places = [(None, ()), *((seat.policy, seat.entities) for seat in match.seats)]
+        ranks = [hosts.get((match.match, *place)) for place in places]
+        cards.append(MatchCard(match.match, match.env, match.lanes, [*match.players], ranks))
     return PlanCards(
         processes=plan.processes,
-        roles=sum(len(rank.roles) for rank in plan.ranks),
+        roles=len(roles),
         matches=len(plan.matches),
-        root=next((rank.rank for rank in plan.ranks for role in rank.roles if role.role == "root"), 0),
+        root=next((rank for rank, role in roles if role.role == "root"), 0),
         cards=cards,
         more=len(plan.matches) - len(cards),
         idle=sum(not rank.roles for rank in plan.ranks),

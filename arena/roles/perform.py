@@ -117,7 +117,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, 
         text = f"{(origin or Origin()).blame(error)}{f' ({who})' if several_hosts else ''}"
         return Failed(who, text, MISTAKE, logs_useless=True)
     if isinstance(error, PlayerLeft):
-        return Failed(who, str(error), exit_code=0)
+        return Failed(who, str(error), error.exit_code)
     if isinstance(error, (GameError, NotZeroSum)):
         return Failed(who, str(error), 1, logs_useless=True)
     if isinstance(error, (LinkError, WriteError)):

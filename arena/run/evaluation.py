@@ -69,9 +69,7 @@ def measure_alone(run: Run, *, ends: bool) -> bool:
 
 def config_now(run: Run) -> Config:
     """The configuration of the run with what has changed since: a fork has its source's options."""
-    if run.changed_config is not None:
-        return run.changed_config
-    config = run.plan.config
+    config = run.changed_config or run.plan.config
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].config.options)
         for name, policy in config.policies.items()

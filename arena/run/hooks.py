@@ -239,6 +239,12 @@ def check_change(config: Config, key: str, value: Any) -> None:
         return all(map(is_plain, value)) if type(value) in (list, tuple) else type(value) in _PLAIN
 
     starts = [f"envs.{name}.kwargs." for name in config.envs]
+    if config.rounds > 1 and not any(key.startswith(start) and key != start for start in starts):
+        raise ConfigError(
+            "cannot be changed in a league, in which only games can, envs.<name>.kwargs.*: its rounds say who plays "
+            "and learns, and `evolution` changes options",
+            path=key,
+        )
     starts += [f"policies.{name}.options." for name in config.policies]
     frozen = [f"policies.{name}.frozen" for name in config.policies]
     match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
@@ -258,7 +264,15 @@ def check_change(config: Config, key: str, value: Any) -> None:
 
 
 def with_changes(plan: Plan, config: Config) -> Plan:
-    """A plan with the games, options and frozen policies of a configuration that has the same matches and seats."""
+    """A plan with the games, options and frozen policies of a configuration that has the same matches and seats.
+
+    Of a league it is a round's, in which only the games change.
+    """
+    if config.rounds > 1:
+        games = (game_of(config, match.config) for match in plan.matches)
+        return replace(
+            plan, matches=tuple(replace(match, game=game) for match, game in zip(plan.matches, games, strict=True))
+        )
     entries = [entry for _, entry in config.entries()]
     matches = tuple(
         replace(match, config=entries[match.entry], game=game_of(config, entries[match.entry]))

@@ -157,7 +157,7 @@ class Leader:
                     return None
                 state.changes = changes
             planned = run.plan.config.curriculum
-            if leg.start < run.plan.ticks and (planned is not None or state.changes):
+            if (planned is not None or state.changes) and not is_over(run, state):
                 if state.curriculum is None and planned is not None:
                     state.curriculum = hooks.made_curriculum(planned)
                     hooks.resume_curriculum(run, state.curriculum)

@@ -36,6 +36,7 @@ LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, 
     "dqn": {"learning_rate_schedule": "linear", "exploration_fraction": 0.16},
     "ppo": {"n_steps": "auto", "minibatch_size": "auto"},
 }
+SCHEDULED = ("learning_rate", "ent_coef", "epsilon", "noise_std", "clip_range", "clip_range_vf")  # may be a schedule
 _LONG_RUN = 8 * 2048  # ticks from which on `n_steps: auto` does not follow the length (policies/common/on_policy.py)
 _log = logging.getLogger(__name__)
 
@@ -235,11 +236,14 @@ def _length_text(before: Config, config: Config) -> Iterator[str]:
     for name, policy in config.policies.items() if now > was else ():
         options = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
         is_auto = options.get("n_steps") == "auto" and was < _LONG_RUN
+        scheduled = {key: isinstance(options.get(key), (Mapping, list)) for key in SCHEDULED}
+        by_number = options.get("learning_rate_schedule") == "linear" and not scheduled["learning_rate"]
         follows = {
-            "learning_rate_schedule": options.get("learning_rate_schedule") == "linear",
+            **scheduled,
+            "learning_rate_schedule": by_number,
             "n_steps": is_auto,
             "minibatch_size": is_auto and options.get("minibatch_size") == "auto",
-            "exploration_fraction": bool(options.get("exploration_fraction")),
+            "exploration_fraction": bool(options.get("exploration_fraction")) and options.get("epsilon") is None,
             "priority_beta": options.get("prioritized") is True,
         }
         found += [f"policies.{name}.options.{key}" for key, does in follows.items() if does and policy.learns]

@@ -47,6 +47,7 @@ from arena.records.journal import JournalReader
 from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
+from arena.run.hooks import with_changes
 
 _KEPT = checkpoint.KEPT + 1
 """For how many rounds a dropped snapshot is kept: as long as the run may be rolled back to a round that has it."""
@@ -58,7 +59,7 @@ def begin(run: Run) -> None:
     known = rounds_file.read(run.folder) if run.resumed else []
     _forget_later(run.folder, known[number + 1 :])
     planned = known[number] if run.resumed else first_round(run.plan.config)
-    rounds_file.keep(run.folder, known[:number], planned, run.plan)
+    rounds_file.keep(run.folder, known[:number], planned, with_changes(run.plan, run.plan.config))  # as it was planned
 
 
 def next_round(run: Run, state: RunState) -> Run | None:
@@ -94,6 +95,7 @@ def next_round(run: Run, state: RunState) -> Run | None:
         checkpoint.duplicate(run.leg.restore[player_of(player).policy], path)
     plan = plan_of(config, following, folder, ranks=run.plan.processes)
     rounds_file.keep(folder, before, following, plan)
+    plan = with_changes(plan, run.changed_config or config)
     for old in before[:-_KEPT]:  # the run cannot be rolled back to a round that uses what these have dropped
         for player in old.dropped:
             _weights(folder, player).unlink(missing_ok=True)
@@ -142,6 +144,7 @@ def _private_states(
         for played in reversed(before):
             is_last = played.number == run.plan.round
             last = run.plan if is_last else plan_of(run.plan.config, played, run.folder, ranks=1)
+            last = with_changes(last, run.changed_config or run.plan.config)  # seats are compared as they are now
             if last.policies[source].workers:  # the last round that the policy has played
                 break
         else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import warnings
@@ -28,7 +29,7 @@ from typing import Any
 import msgspec
 
 from arena import registry
-from arena.config import Config, resolved_yaml, yaml
+from arena.config import Config, overrides, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
@@ -68,6 +69,7 @@ from arena.trainer.remote import RemoteRun
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
 _NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id")
+_COPIES = re.compile(r"matches(\[[0-9]+\]|\.[0-9]+)(\.\w+)?\.copies")
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
 
@@ -337,18 +339,25 @@ class Trainer:
             yield self.train()
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Changes games, options or frozen policies from the next iteration on, as a curriculum does.
+        """Changes games, options, frozen policies or copies from the next iteration on.
 
         Args:
-            changes: values by key path: `envs.<name>.kwargs.*`, `matches[i].env_kwargs.*`, `policies.<name>.options.*`,
-                `policies.<name>.frozen`.
+            changes: values by key path: as of a curriculum, `envs.<name>.kwargs.*`, `matches[i].env_kwargs.*`,
+                `policies.<name>.options.*`, `policies.<name>.frozen`; and `matches[i].copies`, with which workers join
+                and leave: the run goes on as after `close` and `arena train --resume` with other copies.
 
         Raises:
             ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. The next
                 `train` refuses options that do not fit the learned state.
         """
         self._check_open()
-        run = self._loop.run
+        run, copies = self._loop.run, {key: value for key, value in changes.items() if _COPIES.fullmatch(key)}
+        changes = {key: value for key, value in changes.items() if key not in copies}
+        if copies and self.done:
+            raise ConfigError(f"the run is over at tick {self.ticks}, so no worker can join", path=next(iter(copies)))
+        source = self._origin.source
+        data = overrides.apply_values(yaml.load(resolved_yaml(self._config), source=source), copies, source=source)
+        other = parse_config(data, source=source)
         for key, value in changes.items():
             check_change(self._config, key, value)
         changed_values = {**self._loop.state.changes, **changes}
@@ -359,7 +368,24 @@ class Trainer:
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
+        if copies:
+            self._reopen(other)
         self._loop.state.changes = changed_values
+
+    def _reopen(self, config: Config) -> None:
+        """Goes on with another configuration as after `close` and a resume; with the same one if that is refused."""
+        folder, begun, before = self._loop.run.folder, self._loop.run.begun or self._loop.run.resumed, self._config
+        self.close()
+        try:
+            self._config = config
+            self._open(str(folder.path), resume=begun)
+        except ConfigError:
+            self._config = before
+            self._open(str(folder.path), resume=begun)
+            raise
+        finally:
+            self._players.clear()
+            self._memories.clear()
 
     # ----------------------------------------------------------------------------------------------------- its policies
 

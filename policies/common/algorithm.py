@@ -17,11 +17,13 @@ is decided on values that all workers agree on.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from gymnasium.spaces import Space
@@ -40,7 +42,7 @@ from arena.group.group import Group
 from policies.common.adam import Optimizer, group_optimizer
 from policies.common.columns import RaggedTensor, to_leaves, to_mask
 from policies.common.devices import device_of
-from policies.common.options import Devices, wrong
+from policies.common.options import SCHEDULED, Devices, is_schedule, value_at, wrong
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions import ExtraLoss
 from policies.networks.heads import action_head, check_choices
@@ -99,6 +101,7 @@ class Algorithm(ABC):
         options: the fields of the class's `Options`.
 
     Attributes:
+        configured: the options as they were given, schedules included.
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
         acting_parts: of the state, without which another worker cannot play as this one does.
@@ -124,13 +127,14 @@ class Algorithm(ABC):
     acting_parts: ClassVar[tuple[str, ...]]
     refused_options: ClassVar[tuple[str, ...]] = ()
     takes_units: ClassVar[bool] = False
-    options: Any  # of the class's own type
     network: Any
     actions: Any
     preprocess: Callable[[list[Any]], list[Any]]
     memory_size = 0
     remedy = "are all rewards and observations finite, and of moderate size? If they are, lower learning_rate"
     extra: ExtraLoss | None = None
+    _scheduled: Sequence[str] = ()  # options that follow a schedule
+    _followed: tuple[float, Any] = math.nan, None  # the progress, and the options with their numbers there
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
@@ -140,6 +144,7 @@ class Algorithm(ABC):
                 "float32; a module that this process has imported sets it: give `dtype=` to its tensors instead"
             )
         check_choices(env.single_action_space, "actions")
+        self.ticks_done = 0
         self.options = self.Options(**options)
         device = self.options.device
         self.separate_devices = isinstance(device, Devices)
@@ -152,7 +157,6 @@ class Algorithm(ABC):
         if self.separate_devices and group.is_root:
             self.device = device_of(device.learn, deterministic=deterministic)
         self.double = bool(getattr(self.options, "normalize_observations", False))
-        self.ticks_done = 0
         if (extra_loss := getattr(self.options, "extra_loss", None)) is not None:
             spaces = env.single_observation_space, env.single_action_space
             self.extra = ExtraLoss(extra_loss, *spaces, seed=group.seed)
@@ -191,10 +195,34 @@ class Algorithm(ABC):
         return min(1.0, self.ticks_done / self.ticks)
 
     @property
+    def options(self) -> Any:
+        """The options, of the class's own type; those that follow a schedule have the numbers of now."""
+        if not self._scheduled:
+            return self.configured
+        progress = self.progress
+        if self._followed[0] != progress:
+            now = copy.copy(self.configured)
+            for name in self._scheduled:  # not by `replace`, which would check each number of a schedule
+                msgspec.structs.force_setattr(now, name, value_at(getattr(now, name), progress))
+            self._followed = progress, now
+        return self._followed[1]
+
+    @options.setter
+    def options(self, options: Any) -> None:
+        self.configured, self._followed = options, (math.nan, None)
+        self._scheduled = [name for name in SCHEDULED if is_schedule(getattr(options, name, None))]
+
+    @property
     def learning_rate(self) -> float:
         """The learning rate of the update that comes next."""
         falls = getattr(self.options, "learning_rate_schedule", "constant") == "linear"
+        falls = falls and "learning_rate" not in self._scheduled
         return float(self.options.learning_rate * ((1 - self.progress) if falls else 1))
+
+    def schedules(self) -> Metrics:
+        """What is logged beside the metrics of an update: the learning rate, and what else follows a schedule."""
+        followed = {name: float(getattr(self.options, name)) for name in self._scheduled}
+        return {**followed, "learning_rate": self.learning_rate}
 
     def layers(self, generator: torch.Generator) -> dict[str, Any]:
         """The layers of perceptrons that the options name, as arguments of `policies.networks.actor_critic.mlp`."""

@@ -52,6 +52,7 @@ from policies.common.options import (
     PositiveFraction,
     Recurrent,
     Schedule,
+    Scheduled,
     Sizes,
     check_idle,
     check_unused,
@@ -73,8 +74,8 @@ _LEAST = 64  # but no fewer of each worker
 class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any of these algorithms; each redeclares what it has other defaults for."""
 
-    learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
+    learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
+    learning_rate_schedule: Schedule = "constant"  # of a number: constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # transitions that the group collects with random actions before it learns
@@ -168,12 +169,12 @@ class OffPolicy(Algorithm):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.options = o = self.options.settled(rows=group.rows or env.num_envs, workers=group.size)
+        self.options = self.configured.settled(rows=group.rows or env.num_envs, workers=group.size)
         self.generator = stream(group.seed, EXPLORING)
         self._replaying = stream(group.seed, REPLAYING)
         self._history: dict[str, list[float]] = {}  # metrics since the last line of them
         self.gradient_steps = 0
-        self.intensity = ReplayRatio(o.training_intensity, starts=o.learning_starts)
+        self.intensity = ReplayRatio(self.options.training_intensity, starts=self.options.learning_starts)
 
     def set_up(
         self,
@@ -430,10 +431,6 @@ class OffPolicy(Algorithm):
         self._history.clear()
         counts = {"gradient_steps": float(self.gradient_steps), "collected": float(self.intensity.collected)}
         self.record({**means, **self.schedules(), **counts}, check=True)
-
-    def schedules(self) -> Metrics:
-        """What is logged beside the metrics of the gradient steps."""
-        return {"learning_rate": self.learning_rate}
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: its replay, if it has one, and experience that is not in a replay yet."""

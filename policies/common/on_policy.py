@@ -33,6 +33,7 @@ from policies.common.options import (
     Activation,
     AlgorithmOptions,
     Auto,
+    BatchMode,
     Beta,
     Clip,
     Count,
@@ -46,9 +47,11 @@ from policies.common.options import (
     Precision,
     Recurrent,
     Schedule,
+    Scheduled,
     Sizes,
     check_idle,
     check_unused,
+    is_schedule,
     wrong,
 )
 from policies.common.rollout import Batch, Rollout, Rows, values_of
@@ -74,15 +77,16 @@ EXTENSIONS = ("encoder", "extra_loss")
 class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about any on-policy algorithm; each redeclares what it has other defaults for."""
 
-    learning_rate: NonNegative = 3e-4  # step size of Adam; 0 plays without learning
-    learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
+    learning_rate: Scheduled = 3e-4  # step size of Adam, or its schedule; 0 plays without learning
+    learning_rate_schedule: Schedule = "constant"  # of a number: constant, or linear: falls to 0 at the end of the run
     adam_epsilon: Positive = 1e-5  # Adam's epsilon: weights whose gradients are smaller than this move less
     adam_beta1: Beta = 0.9  # how long Adam remembers the gradient; 0: not at all, as RMSProp
     adam_beta2: Beta = 0.999  # how long it remembers the square of the gradient
     n_steps: Count | Auto = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
+    batch_mode: BatchMode = "truncate_episodes"  # complete_episodes: an episode is learned from when it has ended
     gamma: Fraction = 0.99  # discount per transition
     gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
-    ent_coef: NonNegative = 0.0  # weight of the entropy bonus
+    ent_coef: Scheduled = 0.0  # weight of the entropy bonus, or its schedule
     vf_coef: NonNegative = 0.5  # weight of the value loss
     max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
@@ -114,6 +118,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
             check_idle(self, "precision", "deterministic", "cuda_graphs", where="device is cpu")
         if self.cuda_graphs and self.recurrent is not None:
             raise wrong("cuda_graphs", True, "false where `recurrent` is set: the lengths of sequences vary")
+        if self.cuda_graphs and is_schedule(self.ent_coef):
+            raise wrong("cuda_graphs", True, "false where ent_coef follows a schedule: a recording keeps its number")
 
     def settled(self, *, rows: int, workers: int, ticks: int) -> Self:
         """The same options with a number in place of every `auto`.
@@ -217,7 +223,8 @@ class OnPolicy(Algorithm):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        o = self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
+        self.options = self.configured.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
+        o = self.options
         space = env.single_observation_space
         self.actions = self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
         self.parts = ["network", "optimizer", "normalization"]
@@ -228,7 +235,7 @@ class OnPolicy(Algorithm):
             self.parts.insert(0, "units")  # checked before the others are loaded
         else:
             check_no_transformer(o.transformer, space)
-        if not isinstance(self.head, BoxHead):
+        if not any(isinstance(part, BoxHead) for part in self.head.modules()):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)

@@ -16,9 +16,11 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from arena.errors import ConfigError
@@ -37,6 +39,8 @@ Beta = Annotated[float, Meta(ge=0, lt=1)]
 Clip = Annotated[float, Meta(ge=1e-6)]
 Sizes = tuple[Count, ...]
 Schedule = Literal["constant", "linear"]
+Shape = Literal["linear", "cosine"]
+BatchMode = Literal["truncate_episodes", "complete_episodes"]
 Activation = Literal["tanh", "relu"]
 Recurrent = Literal["lstm", "gru"]
 Noise = Literal["gaussian", "correlated"]
@@ -46,11 +50,69 @@ LogStd = Annotated[float, Meta(ge=-20, le=20)]
 Text = Annotated[str, Meta(min_length=1)]
 
 
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that goes from `start` to `end` while a part of the run is played, and then stays there."""
+
+    start: NonNegative  # at the beginning of the run
+    end: NonNegative  # where that part of the run is over
+    shape: Shape = "linear"  # linear, or cosine: half a wave, flat at both ends
+    until: PositiveFraction = 1.0  # part of the run
+
+
+Points = tuple[tuple[NonNegative, ...], ...]
+"""Numbers by the part of the run that is over, `[[0, 1e-3], [0.5, 1e-4]]`: straight lines between them."""
+
+Scheduled = NonNegative | Curve | Points
+"""An option that may change in the course of a run, see `value_at`."""
+
+SCHEDULED: Final = ("learning_rate", "ent_coef", "epsilon", "noise_std", "clip_range", "clip_range_vf")
+
+
+def is_schedule(value: object) -> bool:
+    """Whether the value of an option is a schedule, and no number."""
+    return isinstance(value, (Curve, tuple))
+
+
+def value_at(value: float | Curve | Points, progress: float) -> float:
+    """The number that an option has where this part of the run is over, from 0 to 1."""
+    if isinstance(value, Curve):
+        part = min(1.0, progress / value.until)
+        part = part if value.shape == "linear" else 0.5 - 0.5 * math.cos(math.pi * part)
+        return value.start + (value.end - value.start) * part
+    if isinstance(value, tuple):
+        return float(np.interp(progress, [part for part, _ in value], [number for _, number in value]))
+    return float(value)
+
+
+def numbers_of(value: float | Curve | Points) -> list[float]:
+    """The numbers between which an option moves."""
+    if isinstance(value, Curve):
+        return [value.start, value.end]
+    return [number for _, number in value] if isinstance(value, tuple) else [value]
+
+
+def check_schedules(options: Any) -> None:
+    """Refuses points of schedules that are no pairs, or do not go forward from 0 to 1."""
+    for name in SCHEDULED:
+        points = getattr(options, name, None)
+        if not isinstance(points, tuple):
+            continue
+        if not points or any(len(point) != 2 for point in points):
+            raise wrong(name, [*map(list, points)], "pairs of a part of the run and a value, as [[0, 1e-3], [1, 0]]")
+        parts = [part for part, _ in points]
+        if parts[-1] > 1 or any(part >= following for part, following in pairwise(parts)):
+            forward = "parts of the run (not ticks) that go forward from 0 to 1: each is larger than the one before"
+            raise wrong(name, [*map(list, points)], forward)
+
+
 class AlgorithmOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the options of an algorithm."""
 
     def __post_init__(self) -> None:
         """Refuses values that contradict each other; a subclass calls it first in its own."""
+        check_schedules(self)
+        if is_schedule(getattr(self, "learning_rate", None)) and hasattr(self, "learning_rate_schedule"):
+            check_idle(self, "learning_rate_schedule", where="learning_rate is a schedule itself")
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):

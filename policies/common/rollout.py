@@ -54,6 +54,11 @@ class Trajectories(NamedTuple):
     void: Flags | None = None  # the transition that is complete after this tick is not to be learned from; None: none
     given: Flags | None = None  # the action on this tick was not the policy's: no sample of it; None: all were
 
+    @property
+    def under_way(self) -> Flags:
+        """Which ticks [T, B] belong to an episode that has not ended by the last one."""
+        return ~np.logical_or.accumulate((self.terminated | self.truncated)[::-1])[::-1]
+
 
 class Advantages(NamedTuple):
     """Estimates per transition, stored on the tick where it began; all arrays are [T, B]."""
@@ -341,24 +346,25 @@ class OpenTransitions:
     """Transitions that were incomplete when a rollout ended: rows that had acted and waited for the outcome.
 
     They belong to the next rollout, as a tick before its first one, with the log-probability and the value of the
-    policy that has acted. Games in which all rows act on every tick have none.
+    policy that has acted. Games in which all rows act on every tick have none. Where only complete episodes are learned
+    from, these are all transitions of the episodes that were under way, as K ticks before.
     """
 
-    # Of rows [B] `batch`, anything in rows that have none; `active`, which have one; the `rewards` since it began;
-    # `void` and `given`, whether it is void, and its action was given. Empty: no row has one.
+    # Of K ticks of all rows `batch` [K * B], anything where there is none; `active` [K, B], where there is one; the
+    # `rewards` since it began; `void` and `given`, whether it is void, and its action was given. Empty: there is none.
     _kept: Mapping[str, Any] = {}
 
     def prepend(self, batch: Batch, played: Trajectories) -> tuple[Batch, Trajectories]:
-        """A rollout [T * B] and its trajectories [T, B], with the open transitions of the last one as a tick before."""
+        """A rollout [T * B] and its trajectories [T, B], with the open transitions as ticks before."""
         if not (kept := self._kept):
             return batch, played
         none, zeros = np.zeros_like(kept["active"]), np.zeros_like(kept["rewards"])
         first = kept["batch"]
-        values = first.values.numpy()
+        values = first.values.numpy().reshape(none.shape)
         moved = (leaf.to(new.device) for leaf, new in zip(first.observations, batch.observations, strict=True))
         before = {**kept, "values": values, "terminated": none, "truncated": none, "final_values": zeros}
         longer = {
-            name: np.concatenate([before[name][None], rest])
+            name: np.concatenate([before[name], rest])
             for name, rest in played._asdict().items()
             if name in before and rest is not None
         }
@@ -374,17 +380,38 @@ class OpenTransitions:
         since, none = (np.arange(len(opened))[:, None] >= begun) & rows, np.zeros_like(rows)
         self._kept = {
             "batch": batch.take(torch.from_numpy(begun * len(rows) + columns)),
-            "active": rows,
-            "rewards": np.where(since, played.rewards, 0.0).sum(axis=0),
-            "void": none if played.void is None else (played.void & since).any(axis=0),
-            "given": none if played.given is None else played.given[begun, columns],
+            "active": rows[None],
+            "rewards": np.where(since, played.rewards, 0.0).sum(axis=0, keepdims=True),
+            "void": none[None] if played.void is None else (played.void & since).any(axis=0, keepdims=True),
+            "given": none[None] if played.given is None else played.given[begun, columns][None],
         }
+
+    def keep_episodes(self, batch: Batch, played: Trajectories) -> None:
+        """Keeps all ticks of the episodes that are under way, instead of those from before."""
+        under_way = played.under_way
+        longest, (ticks, rows) = int(under_way.sum(axis=0).max()), under_way.shape
+        if longest == 0:
+            self._kept = {}
+            return
+        kept = under_way[ticks - longest :]
+        none = np.zeros_like(kept)
+        flags = {
+            name: none if (found := getattr(played, name)) is None else found[ticks - longest :] & kept
+            for name in ("active", "void", "given")
+        }
+        places = torch.arange((ticks - longest) * rows, ticks * rows)
+        rewards = np.where(kept, played.rewards[ticks - longest :], 0.0)
+        self._kept = {"batch": batch.take(places), "rewards": rewards, **flags}
 
     def state_dict(self) -> dict[str, Any]:
         return {**self._kept, "batch": self._kept["batch"].to_samples()} if self._kept else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._kept = {**state, "batch": Batch.from_samples(state["batch"])} if state else {}
+        if not state:
+            self._kept = {}
+            return
+        arrays = {name: np.atleast_2d(array) for name, array in state.items() if name != "batch"}  # 1 tick: once [B]
+        self._kept = {**arrays, "batch": Batch.from_samples(state["batch"])}
 
 
 class Rollout:

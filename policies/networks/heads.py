@@ -4,8 +4,8 @@
 
 Actions as learned from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (MultiBinary), or unbounded numbers
 (Box), which are 0 in the middle between two bounds and -1 and 1 at them: what the space adds, `start`, bounds, shape
-and dtype, is only for the game. Actions of units are ragged rows of decisions: action by action, actor by actor, each a
-pair of the action's number and the choice.
+and dtype, is only for the game. Those of a Dict or Tuple are the numbers of its parts side by side. Actions of units
+are ragged rows of decisions: action by action, actor by actor, each a pair of the action's number and the choice.
 
 Sampling is a pure function of the parameters and of noise that was drawn before, so that a whole rollout's noise comes
 from one call and no generator is touched per tick. `N` is the batch; log-probabilities and entropies are [N], of units
@@ -33,7 +33,7 @@ from torch.nn import functional
 
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
-from arena.game.spaces import mask_size
+from arena.game.spaces import flatten, leaf_spaces, mask_size, unflatten
 from arena.game.units import UnitActions
 from policies.common.columns import RaggedTensor, row_order
 
@@ -216,7 +216,46 @@ class DiagonalGaussian:
         return weight * scaled * deviation
 
 
-Distribution = Categorical | MultiCategorical | Bernoulli | DiagonalGaussian
+class Independent:
+    """Independent parts of a Dict or Tuple; actions are the numbers of all parts side by side [N, k], float32."""
+
+    def __init__(self, heads: Sequence[ActionHead], outputs: Tensor) -> None:
+        self._heads, self._outputs = heads, [head.outputs for head in heads]
+        parts = torch.split(outputs, self._outputs, -1)
+        self.parts = [head.distribution(part, None) for head, part in zip(heads, parts, strict=True)]
+
+    def sample(self, noise: Tensor) -> Tensor:
+        parts = torch.split(noise, self._outputs, -1)
+        return side_by_side([policy.sample(part) for policy, part in zip(self.parts, parts, strict=True)])
+
+    def mode(self) -> Tensor:
+        return side_by_side([policy.mode() for policy in self.parts])
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        pairs = zip(self.parts, parts_of(self._heads, actions), strict=True)
+        return torch.stack([policy.log_prob(part) for policy, part in pairs]).sum(0)
+
+    def entropy(self) -> Tensor:
+        return torch.stack([policy.entropy() for policy in self.parts]).sum(0)
+
+    def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
+        pairs = zip(self.parts, parts_of(self._heads, actions), strict=True)
+        return torch.cat([policy.gradient(part, log_prob, entropy) for policy, part in pairs], -1)
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """Actions of several heads [N, *shape] as one tensor [N, k], float32, which holds every index exactly."""
+    return torch.cat([part.reshape(len(part), -1).float() for part in parts], 1)
+
+
+def parts_of(heads: Sequence[ActionHead], actions: Tensor) -> list[Tensor]:
+    """The inverse of `side_by_side`."""
+    sizes = [math.prod(head.shape) for head in heads]
+    parts = zip(heads, torch.split(actions, sizes, 1), strict=True)
+    return [part.reshape(len(part), *head.shape).to(head.dtype) for head, part in parts]
+
+
+Distribution = Categorical | MultiCategorical | Bernoulli | DiagonalGaussian | Independent
 
 
 class OfferedActions(NamedTuple):
@@ -481,6 +520,40 @@ class BoxHead(ActionHead):
         return policy.clipped_log_prob(actions, low, high, torch.from_numpy(self.half_width.ravel()).to(actions))
 
 
+class CompositeHead(ActionHead):
+    """A Dict or Tuple, nested at will: each part has a head of its own, and they are independent. It takes no mask."""
+
+    def __init__(self, space: spaces.Dict | spaces.Tuple[Any], log_std_init: float) -> None:
+        super().__init__()
+        self._space = space
+        self._each = [action_head(part, log_std_init=log_std_init) for part in leaf_spaces(space)]
+        if not self._each:
+            raise ConfigError(f"the action space {space} has no part; there is nothing to choose")
+        for part in leaf_spaces(space):
+            check_choices(part, "actions")
+        self.heads = nn.ModuleList(self._each)
+        self.outputs, self.mask_size = sum(head.outputs for head in self._each), 0
+        self.shape, self.dtype = (sum(math.prod(head.shape) for head in self._each),), torch.float32
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        return torch.cat([head.noise(ticks, rows, generator) for head in self._each], -1)
+
+    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+        return Independent(self._each, outputs)
+
+    def to_env(self, actions: NDArray[Any]) -> Any:
+        parts = zip(self._each, parts_of(self._each, torch.from_numpy(actions)), strict=True)
+        return unflatten(self._space, [head.to_env(part.numpy()) for head, part in parts])
+
+    def from_env(self, actions: Any) -> Tensor:
+        parts = zip(self._each, flatten(self._space, actions), strict=True)
+        return side_by_side([head.from_env(np.asarray(part)) for head, part in parts])
+
+    def env_log_prob(self, policy: Independent, actions: Tensor) -> Tensor:
+        each = zip(self._each, policy.parts, parts_of(self._each, actions), strict=True)
+        return torch.stack([head.env_log_prob(part, acted) for head, part, acted in each]).sum(0)
+
+
 class UnitHead(ActionHead):
     """Decisions of units; what the actor gives, and may choose from, depends on the observation."""
 
@@ -547,7 +620,9 @@ def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:
         return BoxHead(space, log_std_init)
     if isinstance(space, UnitActions):
         return UnitHead(space)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return CompositeHead(space, log_std_init)
     raise ConfigError(
-        f"actions can be Discrete, MultiDiscrete, MultiBinary or a Box of floats, not {space}; "
-        "wrap the environment so that its actions are one of these"
+        "actions can be Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of these, not "
+        f"{space}; wrap the environment so that its actions are one of these"
     )

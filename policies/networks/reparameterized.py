@@ -46,8 +46,8 @@ class UnitBox:
     def __init__(self, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             if isinstance(space, spaces.Discrete):
-                remedy = "dqn, sac, ppo and a2c take such actions"
-            elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+                remedy = "dqn, ddpg, sac, ppo and a2c take such actions"
+            elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)):
                 remedy = "ppo and a2c take such actions"
             else:
                 remedy = "wrap the environment so that its actions are one"
@@ -128,22 +128,21 @@ class ActionNoise:
     begins at 0 in each episode; this one begins in its stationary distribution, so that the first ticks get as much
     noise.
 
-    `std` is the standard deviation, in actions from -1 to 1; `theta`, above 0 and at most 1, how much of itself the
-    process forgets per tick.
+    `theta`, above 0 and at most 1, is how much of itself the process forgets per tick.
     """
 
-    def __init__(self, rows: int, outputs: int, *, std: float, theta: float, generator: torch.Generator) -> None:
-        self.std, self._generator = std, generator
+    def __init__(self, rows: int, outputs: int, *, theta: float, generator: torch.Generator) -> None:
+        self._generator = generator
         self._kept = 1 - theta
         self._keep = torch.zeros(rows, 1)  # how much each row keeps of its last value: nothing in its first tick
         self._state = torch.zeros(rows, outputs)
 
-    def draw(self) -> Tensor:
-        """The noise [B, d] of the next tick."""
+    def draw(self, std: float) -> Tensor:
+        """The noise [B, d] of the next tick, of this standard deviation, in actions from -1 to 1."""
         fresh = normal(self._state.shape, self._generator)
         self._state = self._keep * self._state + (1 - self._keep.square()).sqrt() * fresh
         self._keep.fill_(self._kept)
-        return self.std * self._state
+        return std * self._state
 
     def restart(self, rows: NDArray[np.bool_]) -> None:
         """Starts a new process in rows, bool [B], whose episode has ended."""

@@ -28,16 +28,23 @@ from stable_baselines3.common.utils import LinearSchedule
 from arena.errors import ConfigError, located, nearest
 from arena.registry import load_object
 from policies.common.options import (
+    SCHEDULED,
     AlgorithmOptions,
     Count,
+    Curve,
     Device,
     Fraction,
     Natural,
+    Points,
     Positive,
     PositiveFraction,
+    Scheduled,
     check_falls,
+    check_schedules,
     check_unused,
     is_number,
+    is_schedule,
+    value_at,
     wrong,
 )
 from policies.sb3.vec_env import GlobalStreams, Rows, UnplayedVectorEnv
@@ -47,7 +54,6 @@ _NOT_TAKEN = {
     *("replay_buffer_class", "rollout_buffer_class", "rollout_buffer_kwargs"),
 }
 _OF_ARENA = {"log_every", "check_every"}
-_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 _NOISES = ("normal", "ornstein_uhlenbeck")
 _CLASSES = ("activation_fn", "optimizer_class", "features_extractor_class")  # of policy_kwargs
 
@@ -61,9 +67,9 @@ _UNUSED: tuple[tuple[str, str, object], ...] = (  # without effect where the sec
 
 _DESCRIPTIONS = {  # of parameters that are written in another way than in Python, or are the arena's own
     "policy": "MlpPolicy, CnnPolicy or MultiInputPolicy; null: as the observations ask for",
-    "learning_rate": "step size: a number, or {start: 3e-4, end: 0.0}, in a straight line over the whole run",
-    "clip_range": "of the policy's ratio: a number, or {start: 0.2, end: 0.0}",
-    "clip_range_vf": "of the value function: a number, or {start: 0.2, end: 0.0}; null: none",
+    "learning_rate": "step size: a number or a schedule",
+    "clip_range": "of the policy's ratio: a number or a schedule",
+    "clip_range_vf": "of the value function: a number or a schedule; null: none",
     "train_freq": "ticks between two updates",
     "action_noise": "{kind: normal, sigma: 0.1}, or {kind: ornstein_uhlenbeck, sigma: 0.2, theta: 0.15}; null: none",
     "target_kl": "an update ends early where the KL divergence is larger; null: never. For a worker alone",
@@ -80,6 +86,8 @@ _TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("target_update_interval", "policy_delay", "log_every"), Count),
     **dict.fromkeys(("gamma", "gae_lambda"), Fraction),
     **dict.fromkeys(("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"), Fraction),
+    **dict.fromkeys(("learning_rate", "clip_range"), Scheduled),
+    "clip_range_vf": Scheduled | None,
     "tau": PositiveFraction,
     "max_grad_norm": Positive,
     "target_kl": Positive | None,
@@ -113,8 +121,7 @@ def options_class(library: type[BaseAlgorithm]) -> type[Any]:
         """Refuses what the library itself would find wrong late, or never."""
         if "gradient_steps" in defaults and options.gradient_steps == 0:
             raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")
-        for name in defaults.keys() & {*_SCHEDULES}:
-            _schedule(name, getattr(options, name))
+        check_schedules(options)
         if "action_noise" in defaults and options.action_noise is not None:
             _noise(options.action_noise, 1)
         if "exploration_final_eps" in defaults:
@@ -169,8 +176,13 @@ def made(library: type[BaseAlgorithm], options: Any, rows: Rows, *, seed: int) -
         ConfigError: the library does not take the options, or not with the rows' spaces.
     """
     arguments = {name: value for name, value in msgspec.structs.asdict(options).items() if name not in _OF_ARENA}
-    for name in arguments.keys() & {*_SCHEDULES}:
-        arguments[name] = _schedule(name, arguments[name])
+    for name in SCHEDULED:
+        value: Any = arguments.get(name)
+        if is_schedule(value):
+            straight = isinstance(value, Curve) and value.shape == "linear"
+            arguments[name] = (
+                LinearSchedule(value.start, value.end, value.until) if straight else LibrarySchedule(value)
+            )
     if arguments.get("action_noise") is not None:
         arguments["action_noise"] = _noise(arguments["action_noise"], math.prod(rows.action_space.shape or ()))
     if not arguments["policy"]:
@@ -199,13 +211,14 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
-def _schedule(name: str, value: Any) -> Any:
-    """A number, None where the library has None, or a straight line."""
-    if isinstance(value, Mapping) and {*value} == {"start", "end"} and all(map(_not_negative, value.values())):
-        return LinearSchedule(float(value["start"]), float(value["end"]), 1.0)
-    if _not_negative(value) or (value is None and name == "clip_range_vf"):
-        return value
-    raise wrong(name, value, "a number, at least 0, or {start: number, end: number}")
+class LibrarySchedule:
+    """A schedule as the library calls it; its pickle is always the same, which that of a `partial` is not."""
+
+    def __init__(self, value: Curve | Points) -> None:
+        self.value = value
+
+    def __call__(self, progress_remaining: float) -> float:
+        return value_at(self.value, 1 - progress_remaining)
 
 
 def _not_negative(value: object) -> bool:

@@ -18,11 +18,13 @@ from gymnasium.vector.utils import batch_space
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
+from arena.game.spaces import flatten
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_rows, solo_group, together
 from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
+from policies.common.options import Curve, value_at
 from policies.common.replay import Replay, Transitions
 from policies.common.sequences import SequenceReplay, Sequences
 from policies.networks import reparameterized
@@ -30,6 +32,9 @@ from recorded_samples import record
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = {"choices": spaces.Discrete(4), "numbers": spaces.Box(-0.5, 2.0, (2,), np.float32)}
+ACTIONS["parts"] = spaces.Dict(
+    at=ACTIONS["numbers"], of=spaces.Tuple((spaces.MultiDiscrete([2, 3]), ACTIONS["choices"]))
+)
 ENTITIES = ("first", "second")  # of the seat
 SMALL: dict[str, Any] = {
     **{"hidden_sizes": (8,), "check_every": 1, "log_every": 4},
@@ -46,6 +51,12 @@ RICH: dict[str, Any] = {
     **{"learning_rate_schedule": "linear", "normalize_observations": True, "normalize_rewards": True},
     **{"target_kl": 0.002, "max_grad_norm": 0.5},
     **{"prioritized": True, "n_step": 2, "tau": 0.5, "target_update_interval": 3},
+}
+FOLLOWED: dict[str, Any] = {  # schedules
+    "batch_mode": "complete_episodes",
+    "learning_rate": Curve(start=2e-3, end=1e-3, shape="cosine", until=0.5),
+    **{"ent_coef": ((0.0, 0.3), (0.6, 0.1)), "epsilon": ((0.2, 1.0), (0.4, 0.1))},
+    "noise_std": Curve(start=0.5, end=0.0),
 }
 
 
@@ -119,17 +130,30 @@ class Learner:
         """The path of recorded samples with random actions."""
         drawn = batch_space(self.actions, lanes)
         drawn.seed(1)
-        return str(record(self.folder / name, VECTOR, self.actions, lambda _: drawn.sample(), ticks=ticks, lanes=lanes))
+        return str(
+            record(
+                self.folder / name,
+                VECTOR,
+                self.actions,
+                lambda _: drawn.sample(),
+                ticks=ticks,
+                lanes=lanes,
+                length=min(ticks, 5),
+            )
+        )
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""
         memory = {"recurrent": self.recurrent, **MEMORY} if self.recurrent else {}
         given = {**SMALL, "data": self.data, **memory, **more}
-        return {name: value for name, value in given.items() if name in self.known}
+        if isinstance(self.actions, spaces.Discrete):
+            given.pop("noise_std", None)  # of numbers alone
+        refused = getattr(self.cls, "refused_options", ())
+        return {name: value for name, value in given.items() if name in self.known and name not in refused}
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
         rng = np.random.default_rng(seed)
-        more.setdefault("reward", lambda observations, actions: rng.normal(size=len(actions)))
+        more.setdefault("reward", lambda observations, actions: rng.normal(size=len(observations)))
         env = ScriptedEnv(VECTOR, self.actions, rows=lanes * len(ENTITIES), ticks=ticks, seed=seed, **more)
         env.seat_entities = ENTITIES  # type: ignore[attr-defined]
         return env
@@ -169,7 +193,9 @@ def all_idle(rows: int) -> Any:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize(
+    "more", [pytest.param({}, marks=pytest.mark.long), RICH, FOLLOWED], ids=["plain", "rich", "scheduled"]
+)
 def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any], device: str) -> None:
     def continued(algorithm: Any) -> Any:
         for generator in vars(algorithm).values():  # each leg of a run has new random streams
@@ -194,6 +220,16 @@ def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[st
     assert not np.array_equal(before, after[-1])
 
 
+def test_options_follow_their_schedules(learner: Learner) -> None:
+    algorithm = learner.train(learner.env(ticks=64), **FOLLOWED, log_every=1)
+    logged = algorithm.group.logged
+    assert len(logged) > 1
+    for name in {*FOLLOWED} & {*learner.options(**FOLLOWED)} - {"batch_mode"}:
+        values = [line[name] for line in logged]
+        assert values[0] > values[-1] >= value_at(FOLLOWED[name], 1.0)
+        assert {*values} <= {value_at(FOLLOWED[name], tick / 64) for tick in range(65)}
+
+
 def test_same_seed_gives_same_weights_without_global_generators(learner: Learner) -> None:
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
     one, same, other = (flat_weights(learner.train(learner.env(), solo_group(seed=seed)).network) for seed in (0, 0, 1))
@@ -210,7 +246,11 @@ def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner)
     before = algorithm.state_dict()
     streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
     actors = algorithm.actor(greedy=True), algorithm.actor()
-    greedy, drawn = ({act(observations, infos).tobytes() for _ in range(5)} for act in actors)
+
+    def played(act: Any) -> bytes:
+        return b"".join(part.tobytes() for part in flatten(algorithm.env.single_action_space, act(observations, infos)))
+
+    greedy, drawn = ({played(act) for _ in range(5)} for act in actors)
     assert len(greedy) == 1
     assert len(drawn) == (1 if getattr(algorithm, "plays_mean", False) else 5)
     assert all_equal(before, algorithm.state_dict())
@@ -235,12 +275,15 @@ def test_gpu_learns_what_the_cpu_learns_and_both_play_the_same(learner: Learner)
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: str, device: str) -> None:
+@pytest.mark.parametrize("more", [RICH, FOLLOWED], ids=["rich", "scheduled"])
+def test_workers_with_unequal_rows_hold_equal_weights(
+    learner: Learner, more: dict[str, Any], sync: str, device: str
+) -> None:
     """The last worker has the most rows, and never acts."""
 
     def work(group: ThreadGroup) -> Any:
         active = all_idle(3 * len(ENTITIES)) if group.rank == 2 else None
-        algorithm = learner.make(unequal_env(learner, group, active=active), group, device=device, **RICH)
+        algorithm = learner.make(unequal_env(learner, group, active=active), group, device=device, **more)
         before = flat_weights(algorithm.network)
         run(algorithm)
         return before, flat_weights(algorithm.network), group.called, len(group.logged)
@@ -340,7 +383,7 @@ def test_nothing_is_learned_if_no_row_ever_acts(learner: Learner, sync: str) -> 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39], ids=["nan", "infinite", "not a float32"])
 @pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
 def test_non_finite_reward_stops_before_the_update(learner: Learner, reward: float) -> None:
-    algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(actions), reward)))
+    algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(observations), reward)))
     before = flat_weights(algorithm.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
         algorithm.run()

@@ -52,6 +52,19 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
     assert without_clock(tmp_path / "run") == without_clock(known)
 
 
+def test_workers_that_join_play_the_same_on_any_number_of_processes(tmp_path: Path) -> None:
+    for run, ranks in (("one", 1), ("two", 2)):
+        with Trainer({**DUEL, "ticks": 60, "evaluation": None}, run_dir=run, ranks=ranks) as trainer:
+            trainer.train()
+            trainer.change({"matches[0].copies": 2})
+            trainer.train()
+            trainer.change({"matches[0].copies": 1, "envs.game.kwargs.max_steps": 5})
+            assert trainer.train()["ticks"] == 60
+    assert living(tmp_path) == []
+    assert differing(tmp_path / "two", tmp_path / "one") == []
+    assert {line["match"] for line in json_lines(tmp_path / "two" / "episodes.jsonl")} == {0, 1}
+
+
 @pytest.mark.long
 def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
     data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}

@@ -41,6 +41,27 @@ class Longer:
         self.calls = len(lines) - 1
 
 
+class UntilElo:
+    """In a league: one more turn in each game when blue has reached an Elo."""
+
+    def __init__(self, *, elo: float) -> None:
+        self.elo, self.turns = elo, 2
+
+    def begin(self) -> dict[str, Any]:
+        return {"envs.game.kwargs.rounds": self.turns}
+
+    def changes(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        NOTES.append(("changes", result["ticks"], result.get("ratings", {}).get("blue")))
+        if result.get("ratings", {}).get("blue", -9999) < self.elo:  # ratings are in the results of rounds
+            return None
+        self.turns += 1
+        return {"envs.game.kwargs.rounds": self.turns}
+
+    def resume(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        for line in lines:
+            self.turns = line["set"].get("envs.game.kwargs.rounds", self.turns)
+
+
 class Says:
     """Returns the same changes after every leg."""
 

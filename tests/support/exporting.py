@@ -43,8 +43,9 @@ ACTIONS: dict[str, Space[Any]] = {
 ENTITIES = ("first", "second")
 ON_POLICY = ("ppo", "a2c", "mappo", "bc")
 OFF_POLICY = {
+    "iql": ("choice", "numbers"),
     "dqn": ("choice",),
-    "ddpg": ("numbers",),
+    "ddpg": ("choice", "numbers"),
     "td3": ("numbers",),
     "sac": ("choice", "numbers"),
     "maddpg": ("choice", "numbers"),

@@ -592,6 +592,20 @@ def test_printing_command_ends_quietly_on_a_broken_pipe(folder: Path, command: l
     assert unread("-m", "arena", *command) == (141, "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [1, 4])
+def test_playing_ends_quietly_when_nothing_reads_it_any_more(folder: Path, lines: int) -> None:
+    command = [sys.executable, "-m", "arena", "play", write(folder, **DUEL)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=folder, text=True, **pipes) as process:  # type: ignore[call-overload]
+        for _ in range(lines):
+            assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write("0\n" * 20)
+        process.stdin.close()
+        assert (process.stderr.read(), process.wait()) == ("", 141)
+
+
 def test_occupied_record_folder_is_refused_before_play(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run").mkdir()
     Path(write(folder)).rename(folder / "run" / "config.yaml")

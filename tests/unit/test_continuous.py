@@ -83,12 +83,12 @@ def test_samples_follow_the_density() -> None:
 
 
 def process(noise: ActionNoise, ticks: int) -> np.ndarray[Any, Any]:
-    return np.stack([noise.draw().numpy() for _ in range(ticks)])
+    return np.stack([noise.draw(0.4).numpy() for _ in range(ticks)])
 
 
 @pytest.mark.parametrize("theta", [0.15, 0.5, 1.0])
 def test_noise_has_its_deviation_and_autocorrelation(theta: float) -> None:
-    seen = process(ActionNoise(20_000, 1, std=0.4, theta=theta, generator=draw()), 6)[:, :, 0]
+    seen = process(ActionNoise(20_000, 1, theta=theta, generator=draw()), 6)[:, :, 0]
     np.testing.assert_allclose(seen.std(1), 0.4, rtol=0.03)
     for lag in range(1, 6):
         assert np.corrcoef(seen[0], seen[lag])[0, 1] == pytest.approx((1 - theta) ** lag, abs=0.03)

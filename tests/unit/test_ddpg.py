@@ -15,10 +15,12 @@ from learning_steps import run
 from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.ddpg import DDPG
+from policies.networks import reparameterized
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
 NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
+CHOICE = spaces.Discrete(4, start=-1)
 SMALL = {"hidden_sizes": (16, 16), "batch_size": 32, "training_intensity": 32.0, "learning_starts": 8}
 
 
@@ -62,6 +64,46 @@ def test_closed_form_gradients_equal_autograd(space: Any) -> None:
     assert_gradients(learner.network.actor, by_actor)
     assert found_critic_loss == pytest.approx(critic_loss.item(), rel=1e-5)
     assert found_actor_loss == pytest.approx(actor_loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_choices_are_those_of_the_relaxed_ones(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The critics value one-hot choices; the actor's gradient is theirs there, through softmax((z + g) / tau)."""
+    noise, tau, penalty = torch.linspace(-0.8, 1.1, 4), 0.7, 0.3
+    monkeypatch.setattr(reparameterized, "gumbel", lambda shape, _: noise.expand(tuple(shape)))
+    learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE), gumbel_temperature=tau, output_penalty=penalty))
+    batch, network = made_up(learner, 50, masked=masked), learner.network
+    critics, actor = (learner.targets[name].module for name in ("critics", "actor"))
+    nothing = torch.zeros(50, 4)
+    masks, next_masks = (
+        nothing if one is None else nothing.masked_fill(~one, -1e9) for one in (batch.masks, batch.next_masks)
+    )
+
+    def chosen(logits: Tensor, forbidden: Tensor) -> Tensor:
+        return torch.eye(4)[(logits + forbidden + noise).argmax(1)]
+
+    with torch.no_grad():
+        features = critics.encoder(batch.next_observations)
+        following = critics(features, chosen(actor(features), next_masks))[0, :, 0]
+    features = network.critics.encoder(batch.observations)
+    errors = (
+        network.critics(features, torch.eye(4)[batch.actions])[0, :, 0] - batch.rewards - batch.discounts * following
+    )
+    critic_loss, logits = (batch.weights * errors.square()).mean(), network.actor(features)
+    actions = chosen(logits, masks).requires_grad_()
+    values = network.critics(features, actions)[0, :, 0]
+    (slopes,) = torch.autograd.grad(values.sum(), actions)
+    relaxed = ((logits + masks + noise) / tau).softmax(1)
+    surrogate = -(slopes * relaxed).sum(1).mean() + penalty * logits.square().mean()
+    by_critics = torch.autograd.grad(critic_loss, list(network.critics.parameters()))
+    by_actor = torch.autograd.grad(surrogate, list(network.actor.parameters()))
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    found_critic_loss, _, found_actor_loss = learner.backward(batch)[0].tolist()
+    assert_gradients(network.critics, by_critics)
+    assert_gradients(network.actor, by_actor)
+    assert found_critic_loss == pytest.approx(critic_loss.item(), rel=1e-5)
+    assert found_actor_loss == pytest.approx(-values.mean().item(), rel=1e-5)
 
 
 def test_td_errors_are_the_priorities() -> None:

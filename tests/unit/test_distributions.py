@@ -101,6 +101,45 @@ def test_several_choices_are_the_product_of_each() -> None:
     torch.testing.assert_close(ours.entropy(), sum(choice.entropy() for choice in each))
 
 
+PARTS = spaces.Dict(
+    a=spaces.Discrete(3, start=-1),
+    b=spaces.Tuple((spaces.Box(0.0, 9.0, (2,)), spaces.MultiBinary((2, 2)), spaces.MultiDiscrete([[2, 4]]))),
+)
+
+
+def test_parts_of_a_dict_are_independent() -> None:
+    """Log-probabilities and entropies are sums over the parts; gradients are those of autograd."""
+    head, weights = action_head(PARTS, log_std_init=-0.5), numbers(7)
+    of_parts = [PARTS["a"], *PARTS["b"]]
+    heads = [action_head(part, log_std_init=-0.5) for part in of_parts]
+    outputs = numbers(7, head.outputs).requires_grad_()
+    policy = head.distribution(outputs, None)
+    drawn = policy.sample(head.noise(1, 7, seeded())[0]).detach()
+    assert drawn.shape == (7, *head.shape) and drawn.dtype == head.dtype
+    given = head.to_env(drawn.numpy())
+    assert all(PARTS.contains({"a": given["a"][row], "b": tuple(one[row] for one in given["b"])}) for row in range(7))
+    learned = head.from_env(head.to_env(policy.mode().detach().numpy()))
+    inside = policy.mode().detach().clone()
+    inside[:, 1:3] = inside[:, 1:3].clamp(-1, 1)  # numbers, clipped to their bounds
+    torch.testing.assert_close(learned, inside)
+    each = [one.distribution(part, None) for one, part in zip(heads, outputs.split([3, 2, 4, 6], 1), strict=True)]
+    arrays = [given["a"], *given["b"]]
+    acted = [one.from_env(array) for one, array in zip(heads, arrays, strict=True)]
+    expected = sum(one.log_prob(action) for one, action in zip(each, acted, strict=True))
+    found = policy.log_prob(head.from_env(given))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(policy.entropy(), sum(one.entropy() for one in each))
+    by_env = [one.env_log_prob(part, action) for one, part, action in zip(heads, each, acted, strict=True)]
+    torch.testing.assert_close(head.env_log_prob(policy, head.from_env(given)), sum(by_env))
+    ((weights * policy.log_prob(drawn)).sum() + 0.3 * policy.entropy().sum()).backward()
+    (log_std,) = head.parameters()
+    by_log_std, log_std.grad = log_std.grad, None
+    with torch.no_grad():
+        closed = head.distribution(outputs, None).gradient(drawn, weights, 0.3)
+    torch.testing.assert_close(closed, outputs.grad)
+    torch.testing.assert_close(log_std.grad, by_log_std)
+
+
 @pytest.mark.parametrize("space", [spaces.Discrete(4), spaces.MultiBinary(3), spaces.MultiDiscrete([2, 3])], ids=str)
 def test_choices_are_drawn_with_their_probabilities(space: spaces.Space[np.ndarray]) -> None:
     head = action_head(space)

@@ -1,11 +1,10 @@
-"""What the board's games are made of: messages, pictures, the index of episodes; and rated games of people."""
+"""What the board's games are made of: messages, pictures, recorded episodes; and rated games of people."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import pytest
 from PIL import Image
 from starlette.exceptions import HTTPException
 
+from arena.board.board import board_at
 from arena.board.games import Games
-from arena.board.watch import EpisodeIndex
+from arena.board.watch import _filters
 from arena.cli.board_games.pipe import png
 from arena.cli.board_games.played import refusal
 from arena.cli.play.decisions import Decision, Option
@@ -27,6 +27,7 @@ from arena.league.read_results import GameReader, read
 from arena.records.folder import RunFolder, match_path
 from arena.records.formats import HumanGameLine
 from arena.records.journal import Journal
+from arena.report.recorded import recorded, records
 from league_folders import League, write_league
 
 RNG = np.random.default_rng(3)
@@ -74,7 +75,7 @@ def test_a_page_is_told_why_a_games_process_ends(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     async def messages() -> list[dict[str, Any]]:
-        games, found = Games(), []
+        games, found = Games(board_at(tmp_path)), []
         played = games.play("number", "game_program")
         reading = asyncio.create_task(anext(played))
         while "number" not in games._open:
@@ -97,23 +98,23 @@ def test_a_page_is_told_why_a_games_process_ends(
 def line(number: int) -> dict[str, Any]:
     outcomes = [("win", "loss"), ("draw", "draw"), ("loss", "win"), (None, None)][int(RNG.integers(4))]
     seats = [
-        {"policy": str(RNG.choice(["a", "b", "c"])), "entities": [seat], "return": value, "outcome": outcome}
+        {"policy": str(RNG.choice(["p0", "p1", "p2"])), "entities": [seat], "return": value, "outcome": outcome}
         for seat, outcome in enumerate(outcomes)
         for value in [None if RNG.random() < 0.1 else float(RNG.integers(-3, 4)) / 10]
     ]
     where = {"round": int(RNG.integers(3)), "match": int(RNG.integers(3)), "env": "game", "lane": 0, "episode": number}
     ends = {"tick": number + 1, "length": int(RNG.integers(1, 40)), "terminated": True, "truncated": False}
-    return {**where, **ends, "seats": seats}
+    return {**where, **ends, "seats": seats, "cut": bool(RNG.random() < 0.2)}
 
 
 FILTERS: list[dict[str, str]] = [
     {},
     {"round": "1"},
     {"match": "0", "shortest": "10", "longest": "20"},
-    {"policy": "b"},
-    {"policy": "b", "outcome": "win"},
+    {"policy": "p1"},
+    {"policy": "p1", "outcome": "win"},
     {"outcome": "none"},
-    {"policy": "a", "outcome": "loss", "least": "-0.1", "most": "0.2", "round": "2"},
+    {"policy": "p0", "outcome": "loss", "least": "-0.1", "most": "0.2", "round": "2"},
     {"least": "0.1"},
     {"policy": "nobody"},
 ]
@@ -134,69 +135,68 @@ def fits(line: dict[str, Any], wanted: dict[str, str]) -> bool:
     )
 
 
-def test_index_finds_episodes_as_a_slow_filter_and_grows(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A run of three policies and three rounds, with replays of the matches 0 and 1."""
+    folder = write_league(tmp_path / "run", League(policies=3, episodes=30, rounds=3))
     for match in (0, 1):
         for number in range(3):
             match_path(folder.replays, match, round=number).mkdir(parents=True)
             (match_path(folder.replays, match, round=number) / "manifest.json").touch()
-    folder.config.touch()
-    index, lines = EpisodeIndex(folder), list[dict[str, Any]]()
+    return folder
+
+
+def write(folder: RunFolder, lines: list[dict[str, Any]], rest: str = "") -> None:
+    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in lines) + rest)
+
+
+def test_episodes_are_found_as_by_a_slow_filter_while_they_grow(run: RunFolder) -> None:
+    board, lines = board_at(run.path.parent), list[dict[str, Any]]()
     for _ in range(3):
         lines += [line(number) for number in range(len(lines), len(lines) + 150)]
-        folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in lines) + '{"round": 0, "unfin')
-        index.grow()
-        assert len(index) == len(lines)
+        write(run, lines, '{"round": 0, "unfin')
+        with board.reader(run.path) as reader:
+            table = reader.look().episodes
         for wanted in FILTERS:
-            found = index.found(wanted)
-            assert found.tolist() == [place for place, one in enumerate(lines) if fits(one, wanted)][::-1], wanted
-        assert [record.episode for record in index.records(found[:5])] == found[:5].tolist()
-    with pytest.raises(HTTPException, match="least is to be a number") as refused:
-        index.found({"least": "x"})
-    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in [*lines, *lines]))
-    index.grow()  # also while the traceback of the refusal is there
-    assert len(index) == 2 * len(lines) and refused.tb is not None
-    folder.episodes.write_text(f"{json.dumps(lines[7])}\n")  # another run in the same folder
-    index.grow()
-    assert len(index) == 1
+            found = recorded(run, table, _filters(wanted))
+            places = [place for place, one in enumerate(lines) if fits(one, wanted)][::-1]
+            assert found.tolist() == sorted(places, key=lambda place: lines[place]["cut"]), wanted
+        assert [record.episode for record in records(run, table, found[:5])] == found[:5].tolist()
+    with pytest.raises(HTTPException, match="least is to be a number"):
+        _filters({"least": "x"})
 
 
-def test_index_of_a_resumed_run_begins_anew(tmp_path: Path) -> None:
-    folder, before, after = RunFolder(tmp_path), [line(number) for number in range(9)], [line(7) for _ in range(30)]
-    folder.config.write_text("ticks: 1")
-    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in before))
-    index = EpisodeIndex(folder)
-    index.grow()
-    folder.config.write_text("ticks: 2")
-    folder.episodes.write_text("".join(f"{json.dumps(one)}\n" for one in [*before[:4], *after]))  # it is longer now
-    index.grow()
-    assert len(index) == 34
-    assert [one.episode for one in index.records(np.arange(34))] == [0, 1, 2, 3, *[7] * 30]
+def test_a_resumed_run_and_one_that_was_mended_are_read_again(run: RunFolder) -> None:
+    board, before, after = (
+        board_at(run.path.parent),
+        [line(number) for number in range(9)],
+        [line(7) for _ in range(30)],
+    )
+    write(run, before)
+    with board.reader(run.path) as reader:
+        assert len(reader.look().episodes.tick) == 9
+    run.config.write_text(run.config.read_text() + "\n")
+    write(run, [*before[:4], *after])  # it is longer now
+    with board.reader(run.path) as reader:
+        table = reader.look().episodes
+        assert [one.episode for one in records(run, table, range(34))] == [0, 1, 2, 3, *[7] * 30]
+        write(run, [*before[:4], *after], "no line\n")
+        with pytest.raises(ConfigError, match="line 35"):
+            reader.look()
+        write(run, [line(number) for number in range(60)])
+        assert reader.look().episodes.of("p0").episode.max() < 60
 
 
-def test_index_is_asked_while_it_grows(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.config.touch()
-    match_path(folder.replays, 0, round=0).mkdir(parents=True)
-    index, some = EpisodeIndex(folder), "".join(f"{json.dumps(line(0))}\n" for _ in range(200))
-    failures, ended = list[Exception](), threading.Event()
-
-    def ask() -> None:
-        while not ended.is_set():
-            try:
-                index.found({"policy": "a"})
-            except Exception as error:
-                failures.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    for _ in range(50):
-        with folder.episodes.open("a") as file:
-            file.write(some)
-        index.grow()
-    ended.set()
-    asking.join()
-    assert failures == [] and len(index) == 10_000
+def test_all_pages_share_one_reader_and_old_ones_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [write_league(tmp_path / name, League(policies=2, episodes=40, rounds=1)).path for name in "abc"]
+    monkeypatch.setattr("arena.board.board._KEPT", 90)
+    board, readers = board_at(tmp_path), []
+    for folder in (*folders[:2], folders[0], folders[2], folders[0]):
+        with board.reader(folder) as reader:
+            readers.append(reader)
+            assert reader.look().episodes.results > 0
+    assert readers[0] is readers[2] is readers[4]
+    assert [*board.readers] == [folders[2], folders[0]], "the one that was not asked for the longest time is gone"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arena.cli.main import main
@@ -18,6 +19,9 @@ from arena.league.read_results import GameReader, read
 from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
+from arena.report.episodes import EpisodeRows
 
 PAIR = [[0], [1]]
 TICKS = 100  # of a round
@@ -269,3 +273,34 @@ def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
         assert payoff["games"] < 500
     assert found["50"][0] == pytest.approx(0.9, abs=0.02) and found["50"][1] == {"a": 1, "b": 0}
     assert found["100"][0] == pytest.approx(0.1, abs=0.02) and found["100"][1] == {"a": 0, "b": 1}
+
+
+@pytest.mark.parametrize("outcome", [None, "higher_return"])
+@pytest.mark.parametrize("size", [1, 7, 500])
+def test_alike_games_at_once_count_as_each_alone(folder: RunFolder, size: int, outcome: str | None) -> None:
+    rng, ends = np.random.default_rng(4), ["win", "draw", "loss"]
+    text = folder.config.read_text()
+    folder.config.write_text(text.replace("outcome: null", f"outcome: {outcome or 'null'}"))
+    sides = [PAIR, [[0, 1], [2]], [[0], [1], [2]]]
+    write_rounds(folder, *({"matches": [{"match": n, "sides": one} for n, one in enumerate(sides)]} for _ in range(3)))
+    lines = []
+    for number in range(500):
+        match, round_ = int(rng.integers(3)), number // 200
+        fields = {"match": match, "lane": int(rng.integers(9)), "episode": number, "tick": 1 + number // 2}
+        fields |= {"length": int(rng.integers(8, 10)), "cut": bool(rng.random() < 0.2), "ranked": match == 2}
+        one = episode("ab", str(rng.choice(ends)), round=round_, **fields)
+        one["seats"] = [one["seats"][0]] * (1 + (match == 1)) + [one["seats"][1]] * (1 + (match == 2))
+        one["seats"] = [{**seat, "policy": str(rng.choice(["a", "b", "s", "a@50"]))} for seat in one["seats"]]
+        for seat in one["seats"] if match == 2 else ():
+            seat["return"] = float(rng.integers(9))
+        one["seats"][0]["idle_ticks"] = int(rng.random() < 0.1)
+        lines.append(one)
+    write_episodes(folder, *lines)
+    games, rows = GameReader(folder, load_config(folder.config)), EpisodeRows()
+    for found, sizes in JournalReader(folder.episodes).batches(EpisodeRecord, size=200 * size):
+        games.read_also(found, rows.take(found, np.array(sizes)))
+    one, other = games.so_far(), read(folder)
+    assert one._replace(timeline=other.timeline) == other and one.episodes == 500 and one.aborted > 0 < one.unrated + 1
+    for mine, theirs in zip(one.timeline.periods, other.timeline.periods, strict=True):
+        assert mine._replace(results=theirs.results) == theirs
+        assert {*mine.results.scores()} == {*theirs.results.scores()} != set()

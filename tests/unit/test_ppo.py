@@ -104,6 +104,61 @@ def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> No
         torch.testing.assert_close(batch.returns.view(7, 2)[t], expected)
 
 
+@pytest.mark.parametrize("recurrent", [None, "gru"])
+@pytest.mark.parametrize("in_turns", [False, True])
+@pytest.mark.parametrize("cut", [False, True])
+def test_complete_episodes_are_learned_once_with_their_whole_returns(
+    cut: bool, in_turns: bool, recurrent: str | None
+) -> None:
+    """Episodes are shorter and longer than a rollout; their returns are sums of rewards, of cut ones with V beyond."""
+    rng, rewards, learned = np.random.default_rng(0), [], []
+
+    def reward(observations: Any, actions: Any) -> Any:
+        rewards.append(rng.normal(size=4))
+        return rewards[-1]
+
+    lengths: Any = np.array([3, 5, 11, 31])
+    more: Any = {"active": lambda tick: (np.arange(4) + tick) % 2 == 0} if in_turns else {}
+    env = ScriptedEnv(VECTOR, CHOICE, rows=4, ticks=66, length=lengths, cut=cut, reward=reward, **more)
+    memory: Any = {"recurrent": recurrent, "sequence_length": 4} if recurrent else {}
+    settings = {"batch_mode": "complete_episodes", "gamma": 1.0, "gae_lambda": 1.0, "n_steps": 6, "learning_rate": 0.0}
+    ppo = worker(env, **settings, **memory)
+    with torch.no_grad():
+        for weight in ppo.network.critic.parameters():
+            weight.zero_()  # V is 0, and stays so
+    learn_from = ppo.learn_from
+
+    def watched(batch: Batch) -> Any:
+        learned.append(batch.returns)
+        return learn_from(batch)
+
+    ppo.learn_from = watched  # type: ignore[method-assign]
+    run(ppo)
+    expected = []
+    for row, length in enumerate(lengths):
+        for begin in range(0, 66 - length + 1, length):
+            acted = [t for t in range(begin, begin + length) if not in_turns or (row + t) % 2 == 0]
+            expected += [sum(rewards[later][row] for later in range(t, begin + length)) for t in acted]
+    np.testing.assert_allclose(np.sort(torch.cat(learned).numpy()), np.sort(expected), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_all_parts_of_a_dict_action_learn_their_best_values() -> None:
+    """The best action of the only state is choice 2 of 4, both flags, and the number 1.2 of -0.5 to 2."""
+    number = spaces.Box(-0.5, 2.0, (1,), np.float32)
+    space = spaces.Dict(choice=CHOICE, rest=spaces.Tuple((number, spaces.MultiBinary(2))))
+
+    def reward(observations: Any, actions: Any) -> Any:
+        value, flags = actions["rest"]
+        return (actions["choice"] == 2) - np.square(value[:, 0] - 1.2) + 0.5 * flags.sum(1)
+
+    env = ScriptedEnv(VECTOR, space, rows=16, ticks=1600, length=1, cut=False, reward=reward)
+    ppo = run(worker(env, n_steps=16, minibatch_size=64, learning_rate=5e-3, learning_rate_schedule="linear"))
+    best = ppo.actor(greedy=True)(env.observation_space.sample(), {})
+    assert (best["choice"] == 2).all() and best["rest"][1].all()
+    np.testing.assert_allclose(best["rest"][0], 1.2, atol=0.15)
+
+
 def test_a_linear_schedule_falls_to_zero_at_the_end_of_the_run() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=32)
     rates = [

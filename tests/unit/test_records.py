@@ -197,3 +197,25 @@ def test_lines_without_required_keys_are_refused(path: Path, line: dict[str, Any
         assert next(lines) in (Line(1), 2)
         with pytest.raises(ConfigError, match=r"line 2: is damaged, or of another version of the arena: "):
             next(lines)
+
+
+@pytest.mark.parametrize("size", [1, 13, 2**20])
+def test_batches_of_a_journal_are_its_lines(tmp_path: Path, size: int) -> None:
+    path, whole = tmp_path / "lines.jsonl", [b'{"tick": %d}\n' % 10**number for number in range(12)]
+    path.write_bytes(b"".join(whole) + b'{"ti')
+    for start, stop, expected, unfinished in [
+        (0, None, range(12), 1),
+        (len(whole[0]), len(b"".join(whole)), range(1, 12), 0),
+        (0, len(b"".join(whole[:3])) + 2, range(3), 1),
+        (0, 0, range(0), 0),
+    ]:
+        journal = JournalReader(path, start=start, stop=stop)
+        found = [*journal.batches(Line, size=size)]
+        assert [line.tick for lines, _ in found for line in lines] == [10**number for number in expected]
+        assert [one for _, sizes in found for one in sizes] == [len(whole[number]) for number in expected]
+        position = start + sum(len(whole[number]) for number in expected)
+        assert (journal.position, journal.count, journal.unfinished) == (position, len(expected), unfinished)
+    for damaged in (b"\n", b'{"tick": "x"}\n', b'{"tick": 1}{"tick": 2}\n', b"\xff\n"):
+        path.write_bytes(whole[0] + damaged + whole[1])
+        with pytest.raises(ConfigError, match="line 2"):
+            [*JournalReader(path, start=len(whole[0])).batches(Line, size=size)]

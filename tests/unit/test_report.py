@@ -143,12 +143,13 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
     assert told["games"] == found.results.games
     assert told["games"] + told["with_themselves"] + told["unrated"] + told["aborted"] == found.episodes
     ratings = fit(found.timeline)
-    assert {row["player"]: row["games"] for row in told["rows"]} == {
+    (rows,) = told["tables"]
+    assert {row["player"]: row["games"] for row in rows} == {
         player: ratings.of(player).games for player in found.timeline.players
     }
-    elos = [row["elo"] for row in told["rows"]]
+    elos = [row["elo"] for row in rows]
     assert elos == sorted(elos, reverse=True)
-    assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
+    assert all(row["low"] < row["elo"] < row["high"] for row in rows)
 
 
 def test_page_says_why_a_game_without_winners_is_not_rated(own: RunFolder) -> None:
@@ -182,12 +183,12 @@ def test_page_compares_two_populations_only_where_games_connect_them(own: RunFol
         for seat, name in zip(line["seats"], ("p0", "p1") if number % 2 else ("p2", "p1@1000"), strict=True):
             seat["policy"] = name
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in games))
-    rows = numbers(own)["standings"]["rows"]
-    assert [(row["player"], row["population"], row["table"], row["scale"]) for row in rows] == [
-        ("p0", "first side", 0, 0),
-        ("p1", "second side", 1, 0),
-        ("p2", "first side", 2, 1),
-        ("p1@1000", "second side", 3, 1),
+    rows = [row for (row,) in numbers(own)["standings"]["tables"]]
+    assert [(row["player"], row["population"], row["scale"]) for row in rows] == [
+        ("p0", "first side", 0),
+        ("p1", "second side", 0),
+        ("p2", "first side", 1),
+        ("p1@1000", "second side", 1),
     ]
     said = page(read_run(own.path))
     section = said[said.index('<section id="standings">') : said.index('<section id="payoff">')]
@@ -244,7 +245,9 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, text:
     order = numbers(own)["standings"]["order"]
     assert (order["decided"], order["error"], order["elo"]) == (False, 0.1, 20)
     assert not decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=20)
-    shown = re.sub("<[^>]+>", "", page(read_run(own.path)))
+    html = page(read_run(own.path))
+    assert all(f'<section id="{name}">' in html and f'href="#{name}"' in html for name in ("tournament", "crosstable"))
+    shown = re.sub("<[^>]+>", "", html)
     words = "The order of all players is not decided, at an error of 0.10; differences below 20"
     assert words in shown.replace(THIN, "")
     found = table(read(own).results, ["p0", "p1", "p2"], Rule(0, error=0.1, elo=20)).open
@@ -257,11 +260,8 @@ def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> 
         for j, column in enumerate(matrix["players"]):
             if i != j:
                 between = results.between(row, column)
-                assert (matrix["cells"][i][j]["games"], matrix["cells"][i][j]["points"]) == (
-                    between.games,
-                    between.points,
-                )
-                assert matrix["cells"][i][j]["score"] == pytest.approx(1 - matrix["cells"][j][i]["score"])
+                assert (matrix["games"][i][j], matrix["points"][i][j]) == (between.games, between.points)
+                assert matrix["mean"][i][j] == pytest.approx(1 - matrix["mean"][j][i])
 
 
 def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
@@ -271,17 +271,17 @@ def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
     shown, page = json.loads(capsys.readouterr().out), numbers(own)["standings"]
     matrix = page["matrix"]
     cells = {
-        (row, column): matrix["cells"][i][j]
+        (row, column): {name: matrix[name][i][j] for name in ("mean", "low", "high", "games")}
         for i, row in enumerate(matrix["players"])
         for j, column in enumerate(matrix["players"])
-        if i != j and matrix["cells"][i][j]["games"]
+        if i != j and matrix["games"][i][j]
     }
     assert cells
     assert {(one["row"], one["column"]): one for one in shown["payoffs"]} == {
         (row, column): {
             "row": row,
             "column": column,
-            "score": cell["score"],
+            "score": cell["mean"],
             "interval": [cell["low"], cell["high"]],
             "games": cell["games"],
         }
@@ -329,11 +329,48 @@ def test_columns_of_episodes_hold_numbers_of_any_size() -> None:
     ticks = [1, 40_000, 5_000_000_000, 2**53 - 1]
     rows = EpisodeRows()
     for number, tick in enumerate(ticks):
-        rows.take([EpisodeRecord(number * 70_000, 3, "e", 0, number, tick, tick, True, False, seats)])
+        episode = EpisodeRecord(number * 70_000, 3, "e", 0, number, tick, tick, True, False, seats)
+        rows.take([episode], np.array([50_000 * number]))
     table = rows.table()
     assert table.tick.tolist() == table.length.tolist() == ticks
     assert table.round.tolist() == [number * 70_000 for number in range(4)]
-    assert table.appearances.returns[::2].tolist() == [1.5] * 4 and np.isnan(table.appearances.returns[1::2]).all()
+    assert table.size.tolist() == [0, 50_000, 100_000, 150_000]
+    assert table.of("a").returns.tolist() == [1.5] * 4 and np.isnan(table.of("b").returns).all()
+    assert table.of("b").shares.tolist() == [[0, 0, 1]] * 4 and len(table.of("c").episode) == 0
+
+
+def test_appearances_are_the_means_of_a_slow_sum() -> None:
+    rng, episodes, ends = np.random.default_rng(1), list[EpisodeRecord](), [None, "win", "draw", "loss"]
+    for number in range(300):
+        seats = tuple(
+            SeatRecord(
+                f"p{rng.integers(3)}",
+                tuple(range(rng.integers(1, 4))),
+                None if rng.random() < 0.05 else float(rng.integers(9)),
+                ends[rng.integers(0 if rng.random() < 0.1 else 1, 4)],  # type: ignore[arg-type]
+            )
+            for _ in range(rng.integers(1, 5))
+        )
+        cut = bool(rng.random() < 0.1)
+        episodes.append(EpisodeRecord(0, 0, "e", 0, number, number + 1, 5, True, False, seats, cut=cut))
+    rows = EpisodeRows()
+    for begin in range(0, 300, 70):
+        rows.take(episodes[begin : begin + 70], np.ones(len(episodes[begin : begin + 70]), np.int64))
+    table, appearances = rows.table(), 0
+    for name in ("p0", "p1", "p2"):
+        found = table.of(name)
+        played = [one for one in episodes if not one.cut and name in {seat.policy for seat in one.seats}]
+        assert found.episode.tolist() == [one.episode for one in played]
+        appearances += len(played)
+        for one, mean, shares, known in zip(played, *found[1:], strict=True):
+            mine = [seat for seat in one.seats if seat.policy == name]
+            weights = [len(seat.entities) for seat in mine]
+            gains = [np.nan if seat.return_ is None else seat.return_ for seat in mine]
+            assert mean == pytest.approx(np.average(gains, weights=weights), nan_ok=True)
+            for share, outcome in zip(shares, ends[1:], strict=True):
+                assert share == pytest.approx(np.average([seat.outcome == outcome for seat in mine], weights=weights))
+            assert known == all(seat.outcome is not None for seat in mine)
+    assert table.appearances == appearances
 
 
 def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
@@ -422,6 +459,9 @@ def test_every_number_of_the_page_equals_its_data(text: str) -> None:
 
 def test_every_section_is_in_the_contents_and_nothing_is_loaded_from_other_addresses(text: str) -> None:
     for name, title in CONTENTS.items():
+        if name in ("tournament", "crosstable"):
+            assert f'id="{name}"' not in text and f"#{name}" not in text
+            continue
         assert f'<section id="{name}">' in text
         assert f'<a href="#{name}">{title}</a>' in text
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
@@ -493,7 +533,7 @@ def test_every_role_is_on_a_card_with_its_rank(league: RunFolder) -> None:
     plan = json.loads(league.plan.read_text())
     for card in numbers(league)["plan"]["cards"]:
         ranks = [rank["rank"] for rank in plan["ranks"] for role in rank["roles"] if role["match"] == card["match"]]
-        shown = [card["environment"], *(seat["rank"] for seat in card["seats"])]
+        shown = card["ranks"]
         assert shown == ranks  # the environment, then its workers in the order of the seats
 
 

@@ -39,12 +39,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def served(runs: Path) -> Iterator[Served]:
-    with board(runs) as found:
-        yield found
-
-
 @pytest.fixture
 def client(served: Served) -> Iterator[httpx.Client]:
     """A browser that was given the key."""
@@ -232,7 +226,8 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
     with client.stream("GET", "/run-events/grows") as answer:
         events = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
         first = next(events)
-        assert set(first["all"]["sections"]) >= {"summary", "standings", "faults"}
+        assert set(first["all"]["sections"]) >= {"summary", "faults"}, "before the ratings"
+        assert {*next(events)["change"]["&"]["sections"]["&"]} >= {"standings", "payoff", "meta-game"}
         line = json.loads(folder.metrics.read_text().splitlines()[-1])
         with folder.metrics.open("a") as file:
             file.write(json.dumps(line | {"ticks": 1999, "update": 99}) + "\n")
@@ -247,7 +242,7 @@ def test_ratings_follow_the_games(client: httpx.Client, runs: Path) -> None:
     line = json.loads(folder.episodes.read_text().splitlines()[-1])
     with client.stream("GET", "/run-events/rated") as answer:
         events = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
-        next(events)
+        next(events), next(events)
         with folder.episodes.open("a") as file:
             file.writelines(json.dumps(line | {"episode": 1000 + number}) + "\n" for number in range(5))
         assert "standings" in next(events)["change"]["&"]["sections"]["&"]
@@ -282,7 +277,7 @@ def test_a_folder_that_vanishes_or_is_damaged_is_told(client: httpx.Client, runs
     folder = write_league(runs / "vanishes", LEAGUE)
     with client.stream("GET", "/run-events/vanishes") as answer:
         events = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
-        next(events)
+        next(events), next(events)
         with folder.faults.open("a") as file:
             file.write("no JSON\n")
         assert "is damaged" in next(events)["change"]["&"]["error"]["="]

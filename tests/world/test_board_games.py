@@ -25,7 +25,7 @@ import readme
 from arena.cli.main import main
 from arena.records.folder import RunFolder, match_path
 from arena.replay.verify import frames
-from browser import PHONE, Browser, chromium, opened
+from browser import PHONE, Browser, opened
 from in_process import one_match, train
 from league_folders import League, write_league
 
@@ -67,12 +67,6 @@ def served(folder: Path) -> Iterator[tuple[str, int]]:
 def board(runs: Path) -> Iterator[tuple[str, int]]:
     with served(runs) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -201,7 +195,7 @@ def test_a_game_of_tictactoe_is_played_and_rated(
 ) -> None:
     page = go("/play/tictactoe")
     page.check("[name=rated]")
-    begin(page, seat_1="blue", tick_1="200", advice="blue")
+    begin(page, seat_0="person", seat_1="blue", tick_1="200", advice="blue")
     page.wait_for_selector("#moves button")
     expect(page.locator("#moves button")).to_have_count(9)
     expect(page.locator("#thoughts li")).to_have_count(6)
@@ -227,8 +221,11 @@ def test_a_game_of_tictactoe_is_played_and_rated(
 
 def test_touchdown_is_played_with_keys(go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
-    begin(page)
+    expect(page.locator("[name=seat-1]")).to_have_value("person")  # blue, which learns, is left
+    begin(page, seat_0="person", seat_1="red")
     page.wait_for_selector("#moves button")
+    page.reload()
+    expect(page.locator("#status")).to_contain_text("Your turn at tick 0")
     play_on(page, lambda page: page.keyboard.press("ArrowDown"), most=90)
     expect(page.locator("#result h2")).to_have_text("You have won")
 
@@ -265,7 +262,7 @@ def test_path_of_the_tutorial_leads_to_the_standings(browser: Browser, tmp_path:
 
 def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:
     page = go("/play/skirmish")
-    begin(page)
+    begin(page, seat_0="person", seat_1="red")
 
     def move(page: Page) -> None:
         while page.locator("#send").is_disabled():
@@ -306,7 +303,7 @@ def test_a_box_game_is_played_with_sliders(go: Callable[..., Page], runs: Path) 
 
 def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/tictactoe")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     expect(page.locator("#status")).to_contain_text("Waiting for other people")
     address = page.locator("#invite a").get_attribute("href")
     assert address is not None
@@ -328,7 +325,7 @@ def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: C
 
 def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     other = page.context.new_page()
     other.goto(page.locator("#invite a").get_attribute("href") or "")
     for each in (page, other):
@@ -342,7 +339,7 @@ def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> No
 
 def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]) -> None:
     page = go("/play/skirmish")
-    begin(page, seat_1="person")
+    begin(page, seat_0="person", seat_1="person")
     other = page.context.new_page()
     other.goto(page.locator("#invite a").get_attribute("href") or "")
     sides = []
@@ -356,7 +353,7 @@ def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]
 def test_an_unknown_policy_is_told(board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
     page.evaluate("document.querySelector('[name=seat-1] option[value=best]').value = 'green'")
-    begin(page, seat_1="green")
+    begin(page, seat_0="person", seat_1="green")
     expect(page.locator("#problem")).to_contain_text("'green' is no policy and no algorithm")
 
 
@@ -384,7 +381,8 @@ def test_code_is_not_run_before_it_is_allowed(runs: Path) -> None:
             asked = client.post(f"{home}/play-begin/touchdown", data={"seat-0": "person"}, headers=origin)
             assert asked.status_code == 403
             (runs / "game.yaml").write_text((runs / "touchdown" / "config.yaml").read_text())
-            allowed = client.post(f"{home}/play-trust/?config=game.yaml", headers=origin)
+            form = {"config": "game.yaml", "back": "/play/?config=game.yaml"}
+            allowed = client.post(f"{home}/trust/", data=form, headers=origin)
             (runs / "game.yaml").unlink()
             assert "Begin" in allowed.text  # the configuration may be played; the runs beside it are still asked for
             asked = client.post(f"{home}/watch-stream/touchdown", data={"episode": "0/0/0/1"}, headers=origin)
@@ -440,15 +438,14 @@ def test_names_of_episodes_are_text(browser: Browser, tmp_path: Path) -> None:
     line = json.loads(folder.episodes.read_text().splitlines()[0]) | {"round": 0, "match": 0, "env": names[0]}
     with folder.episodes.open("a") as file:
         for number, name in enumerate(names):
-            file.write(
-                json.dumps(line | {"episode": 900 + number, "seats": [line["seats"][0] | {"policy": name}]}) + "\n"
-            )
+            seat = line["seats"][0] | {"policy": f"p0@{name}"}
+            file.write(json.dumps(line | {"episode": 900 + number, "seats": [seat]}) + "\n")
     with served(tmp_path / "runs") as (address, _), opened(browser, address) as sheet:
         sheet.page.goto(f"{home_of(address)}/watch/{quote(folder.path.name)}")
         for name in names:
             expect(sheet.page.locator("#rows tbody").get_by_text(name)).to_have_count(1)
             assert sheet.page.locator("#filter [name=policy] option").get_by_text(name).count() == 1
-        sheet.page.select_option("[name=policy]", names[2])
+        sheet.page.select_option("[name=policy]", f"p0@{names[2]}")
         expect(sheet.page.locator("#rows tbody tr")).to_have_count(1)
         sheet.page.goto(f"{home_of(address)}/play/{quote(folder.path.name)}")
         expect(sheet.page.locator("h1")).to_have_text("Play")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from playwright.sync_api import expect
 
+from arena.board.run import RunPage
 from boards import Served, board
-from browser import PHONE, Browser, chromium, opened
+from browser import PHONE, Browser, opened
 from league_folders import League, write_league
 from run_cli import ARENA, finish, start
 
@@ -47,12 +47,6 @@ INJECTIONS = (
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("runs")
     for number, policies in enumerate((2, 3, 2)):
@@ -61,12 +55,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         line |= {"episode_reward_mean": 0.0}
         folder.results.write_text(json.dumps(line) + "\n")
     return home
-
-
-@pytest.fixture(scope="module")
-def served(runs: Path) -> Iterator[Served]:
-    with board(runs) as found:
-        yield found
 
 
 def test_the_list_is_sorted_filtered_and_compared(browser: Browser, served: Served) -> None:
@@ -205,6 +193,6 @@ def test_names_of_a_run_are_text(browser: Browser, tmp_path: Path) -> None:
         sheet.scroll()
         assert sheet.page.evaluate("[window.hit, document.querySelectorAll('#sections > section').length]") == [
             None,
-            15,
+            len(RunPage.contents),
         ]
         assert sheet.complaints == []

@@ -148,6 +148,35 @@ def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
     assert changes[:2] == [START, 2 * START]
 
 
+def test_evaluation_plays_with_arguments_of_its_own(tmp_path: Path) -> None:
+    """They go over those that the match has, and those that a curriculum has changed."""
+    evaluation = {"every": LEG, "episodes": 2, "env_kwargs": {"max_steps": 3}}
+    data = {**LONGER, "ticks": 3 * LEG, "evaluation": evaluation, "results": {"every": LEG}}
+    run, without = train(data, tmp_path / "run"), train({**data, "evaluation": None}, tmp_path / "without")
+    assert {line["evaluation"]["episode_len_mean"] for line in json_lines(run / "result.json")} == {3.0}
+    assert max(line["length"] for line in json_lines(run / "episodes.jsonl")) > 3
+    assert weights(run, 2 * LEG) == weights(without, 2 * LEG) is not None
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({"env_kwargs": {"max_step": 5}}, "did you mean 'max_steps'"),
+        ({"env_kwargs": {"team_size": 2}}, "no seat plays red_0"),
+    ],
+)
+def test_wrong_arguments_of_an_evaluation_are_refused(evaluation: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"evaluation: .*{words}"):
+        train({**LONGER, "evaluation": {"every": LEG, **evaluation}}, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_arguments_of_games_that_are_not_played_are_refused() -> None:
+    evaluation = {"every": LEG, "env_kwargs": {"max_steps": 5}, "episodes": 0, "function": "recorders:measure"}
+    with pytest.raises(ConfigError, match="no game is played"):
+        parse_config({"name": "test", **LONGER, "evaluation": evaluation}, source="x")
+
+
 @pytest.mark.parametrize(
     ("what", "code", "words"),
     [
@@ -203,6 +232,54 @@ def test_wrong_curriculum_is_refused(entry: Any, path: str, words: str) -> None:
     assert words in caught.value.message
 
 
-def test_curriculum_and_rounds_are_refused_together() -> None:
-    with pytest.raises(ConfigError, match="curriculum: "):
-        parse_config({"name": "test", **LONGER, "rounds": 2}, source="x")
+# -------------------------------------------------------------------------------------------------------------- leagues
+
+ROUND = 24  # ticks, two legs
+LEAGUE: dict[str, Any] = {
+    **one_match(
+        {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 9}},
+        {"blue": {"algorithm": "dqn", "options": {"learning_starts": 8, "hidden_sizes": [4]}}, "red": PPO},
+        **{"ticks": ROUND, "seed": 2, "checkpoint_every": ROUND // 2, "rounds": 4, "results": {"smoothing": 1}},
+    ),
+    "matches": [{"round_robin": {"env": "game", "policies": ["blue", "red"]}}],
+    "league": {"snapshots": {"every": 1}},
+    "curriculum": {"class": "curricula:UntilElo", "options": {"elo": -5000}},
+}
+
+
+def lengths_by_round(run: Path) -> list[set[int]]:
+    found: list[set[int]] = [set() for _ in range(4)]
+    for line in json_lines(run / "episodes.jsonl"):
+        if "cut" not in line:
+            found[(line["tick"] - 1) // ROUND].add(line["length"])
+    return found
+
+
+def test_lesson_of_a_league_ends_at_an_elo(tmp_path: Path) -> None:
+    run = train(LEAGUE, tmp_path / "run")
+    asked = [(tick, elo is None) for _, tick, elo in (note for note in NOTES if note[0] == "changes")]
+    assert asked == [(tick, tick % ROUND > 0) for tick in range(12, 4 * ROUND, 12)]
+    assert lengths_by_round(run) == [{2}, {3}, {4}, {5}]
+    never = {"class": "curricula:UntilElo", "options": {"elo": 5000}}
+    assert lengths_by_round(train({**LEAGUE, "curriculum": never}, tmp_path / "never")) == [{2}] * 4
+
+
+def test_interrupted_league_with_a_curriculum_leaves_the_same_bytes(tmp_path: Path) -> None:
+    whole, broken = train(LEAGUE, tmp_path / "whole"), train({**LEAGUE, "stop": {"ticks": 48}}, tmp_path / "broken")
+    for tick in range(2 * ROUND - 12, 4 * ROUND, 12):  # in a round, and between two
+        boundary.discard_after(RunFolder(broken), tick)
+        train({**LEAGUE, "stop": {"ticks": tick + 12}}, broken, resume=True)
+    mine, known = left(broken), left(whole)
+    assert mine.keys() == known.keys()
+    assert {name for name in known if mine[name] != known[name]} <= {name for name in known if name.endswith(".ckpt")}
+    assert lengths_by_round(broken) == lengths_by_round(whole)
+    assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "key", ["policies.blue.options.learning_rate", "policies.red.frozen", "matches[0].env_kwargs.rounds"]
+)
+def test_curriculum_of_a_league_changes_games_alone(key: str, tmp_path: Path, capsys: Any) -> None:
+    says = {"class": "curricula:Says", "options": {"what": {key: 1}}}
+    train({**LEAGUE, "curriculum": says}, tmp_path / "run", code=2)
+    assert f"{key}: cannot be changed in a league" in capsys.readouterr().err

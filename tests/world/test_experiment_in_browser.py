@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from arena.experiment.page import page_data
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from boards import Served, board
-from browser import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
+from browser import DESK, PHONE, Browser, Scheme, Sheet, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment
 from run_cli import ARENA, finish, start, wait_for
 
@@ -38,22 +37,10 @@ def reach(trial: int, result: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("experiments")
     write_experiment(path / "rates", DATA, reach, results=5)
     return path
-
-
-@pytest.fixture(scope="module")
-def server(root: Path) -> Iterator[Served]:
-    with board(root) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def rows_shown(sheet: Sheet) -> list[str]:
@@ -66,22 +53,22 @@ def rows_shown(sheet: Sheet) -> list[str]:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")])
 def test_page_is_complete_without_errors(
-    browser: Browser, server: Served, size: tuple[int, int], scheme: Scheme
+    browser: Browser, served: Served, size: tuple[int, int], scheme: Scheme
 ) -> None:
-    with opened(browser, server.address("/experiment/rates"), size=size, scheme=scheme) as sheet:
+    with opened(browser, served.address("/experiment/rates"), size=size, scheme=scheme) as sheet:
         sheet.scroll()
         assert sheet.page.locator(".js-plotly-plot").count() == 3
         assert sheet.page.locator("svg.parallel polyline").count() == 11, "one trial is in error"
         assert sheet.page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert sheet.page.locator("#trials form").count() == 0, "no process could take a request"
         assert {request.partition("?")[0].rpartition("/")[0] for request in sheet.requests} <= {
-            *(f"{server.home}{path}" for path in ("/experiment", "/experiment-events", "/static")),
+            *(f"{served.home}{path}" for path in ("/experiment", "/experiment-events", "/static")),
         }
         assert sheet.complaints == []
 
 
-def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, server: Served) -> None:
-    with opened(browser, server.address("/experiment/rates")) as sheet:
+def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address("/experiment/rates")) as sheet:
         said = sheet.page.locator("#parallel .said")
         axis = sheet.page.locator("svg.parallel g").first  # the learning rate, logarithmic: 1e-4, 1e-3, 1e-2
         axis.scroll_into_view_if_needed()
@@ -106,8 +93,8 @@ def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, 
         assert sheet.complaints == []
 
 
-def test_parallel_coordinates_hold_what_varies(root: Path) -> None:
-    folder, config = ExperimentFolder(root / "rates"), parse_experiment(DATA).config
+def test_parallel_coordinates_hold_what_varies(runs: Path) -> None:
+    folder, config = ExperimentFolder(runs / "rates"), parse_experiment(DATA).config
     rows = FollowedExperiment(folder, config).look()
     found = parallel(page_data(folder, config, rows), labels_of(rows))
     assert [(axis.label, axis.log) for axis in found.axes] == [
@@ -118,9 +105,9 @@ def test_parallel_coordinates_hold_what_varies(root: Path) -> None:
         assert values == [10.0 ** (trial // 4 - 4), (0.9, 0.99)[trial // 2 % 2], reach(trial, 5)]
 
 
-def test_page_grows_in_place_and_keeps_what_was_chosen(browser: Browser, root: Path, tmp_path: Path) -> None:
+def test_page_grows_in_place_and_keeps_what_was_chosen(browser: Browser, runs: Path, tmp_path: Path) -> None:
     folder = ExperimentFolder(write_experiment(tmp_path / "grows", DATA, reach, results=3, errors=False))
-    with board(tmp_path) as server, opened(browser, server.address("/experiment/grows")) as sheet:
+    with board(tmp_path) as served, opened(browser, served.address("/experiment/grows")) as sheet:
         sheet.scroll()
         sheet.page.evaluate("window.same = true")
         sheet.page.locator("svg.parallel g").first.focus()
@@ -156,7 +143,7 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
     process = start([*ARENA, "experiment", "sweep.yaml", "--run-dir", "runs/e"], tmp_path)
     folder = ExperimentFolder(tmp_path / "runs" / "e")
     wait_for(lambda: any(folder.trials.glob("*/result.json")))
-    with board(tmp_path / "runs") as server, opened(browser, server.address("/experiment/e")) as sheet:
+    with board(tmp_path / "runs") as served, opened(browser, served.address("/experiment/e")) as sheet:
         asked: list[str] = []
         sheet.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
         states = sheet.page.locator("#trials tbody tr td:nth-of-type(3)")
@@ -178,13 +165,13 @@ def test_trials_of_a_real_experiment_are_followed_stopped_and_pruned(browser: Br
     assert [record.state for record in folder.read()] == [State.PAUSED, State.PAUSED, State.PRUNED]
 
 
-def test_requests_that_cannot_be_done_are_refused(server: Served, root: Path) -> None:
+def test_requests_that_cannot_be_done_are_refused(served: Served, runs: Path) -> None:
     with requests.Session() as client:
-        assert client.get(server.address("/experiment/rates")).status_code == 200
-        ask, own = f"{server.home}/experiment-trial/rates", {"origin": server.home}
+        assert client.get(served.address("/experiment/rates")).status_code == 200
+        ask, own = f"{served.home}/experiment-trial/rates", {"origin": served.home}
         assert client.get(ask).status_code == 405
         assert client.post(ask, {"trial": "0", "kind": "stop"}, headers={"origin": "http://evil"}).status_code == 403
-        folder = ExperimentFolder(root / "rates")
+        folder = ExperimentFolder(runs / "rates")
         for fields, status, why in (
             ({"trial": "0", "kind": "stop"}, 409, "Trial 0 is over: it is terminated."),
             ({"trial": "99", "kind": "prune"}, 404, "no trial 99"),
@@ -197,7 +184,7 @@ def test_requests_that_cannot_be_done_are_refused(server: Served, root: Path) ->
         answer = client.post(ask, {"trial": "11", "kind": "stop"}, headers=own)
         assert answer.status_code == 409 and "No process is at work" in answer.text
         assert folder.requested() == []
-        nothing = f"{server.home}/experiment-trial/nothing"
+        nothing = f"{served.home}/experiment-trial/nothing"
         assert client.post(nothing, {"trial": "0", "kind": "stop"}, headers=own).status_code == 404
 
 
@@ -211,7 +198,7 @@ def test_hostile_names_of_an_experiment_are_text(browser: Browser, tmp_path: Pat
         rest[-1]["why"] = HOSTILE
         path.write_text("".join(json.dumps(line) + "\n" for line in [first, *rest]))
     shutil.rmtree(folder.states / "checksums")
-    with board(tmp_path) as server, opened(browser, server.address("/experiment/e")) as sheet:
+    with board(tmp_path) as served, opened(browser, served.address("/experiment/e")) as sheet:
         sheet.scroll()
         assert sheet.page.locator("img").count() == 0
         for part in ("#ranking", "#trials", "#parallel svg"):

@@ -11,10 +11,10 @@ from gymnasium.spaces import Discrete
 
 from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
-from arena.records import checkpoint
+from arena.records import checkpoint, read_results
 from arena.serving import load_policy
 from fakes import all_equal
-from in_process import Played, one_match, play
+from in_process import Played, one_match, play, train
 from policies.offline.importance_sampling import estimate
 
 SIZES = {"hidden_sizes": [16]}
@@ -34,8 +34,8 @@ def demonstrated(path: Path) -> str:
     return str(play(duel(script, record="samples", ticks=120), path, given=True).folder.path)
 
 
-def cloning(data: str, **options: Any) -> dict[str, Any]:
-    return {"algorithm": "bc", "options": {"data": data, "policy": "blue", "train_every": 8, **SIZES, **options}}
+def cloning(data: str, algorithm: str = "bc", **options: Any) -> dict[str, Any]:
+    return {"algorithm": algorithm, "options": {"data": data, "policy": "blue", "train_every": 8, **SIZES, **options}}
 
 
 def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
@@ -48,9 +48,10 @@ def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
     assert np.mean(agreed) > 0.95
 
 
-def test_interrupted_cloning_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["bc", "iql"])
+def test_interrupted_learning_equals_an_uninterrupted_one(algorithm: str, tmp_path: Path) -> None:
     data = demonstrated(tmp_path / "data")
-    clone = cloning(data, gradient_steps=3, train_every=7)
+    clone = cloning(data, algorithm, gradient_steps=3, train_every=7)
     matches = [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}]
     whole = play(duel(clone, ticks=40, matches=matches), tmp_path / "whole", given=True)
     play(duel(clone, ticks=20, matches=matches), tmp_path / "parted", given=True)
@@ -60,6 +61,22 @@ def test_interrupted_cloning_equals_an_uninterrupted_one(tmp_path: Path) -> None
     assert left.boundary == right.boundary == 40
     assert all_equal(left.state, right.state)
     assert whole.folder.episodes.read_bytes() == parted.folder.episodes.read_bytes()
+
+
+@pytest.mark.parametrize("options", [{}, {"data": "nowhere"}])
+def test_learning_without_recorded_samples_is_refused(options: Any, tmp_path: Path, capfd: Any) -> None:
+    train(duel({"algorithm": "iql", "options": options}), tmp_path / "run", code=2)
+    error = capfd.readouterr().err
+    assert "policies.blue.options" in error
+    assert "needs the option 'data'" in error or "no recorded samples here" in error
+
+
+def test_normalized_score_is_in_the_results_of_an_evaluation(tmp_path: Path) -> None:
+    function = {"function": "arena.dataset.score:normalized", "options": {"random": 5, "expert": 10}}
+    best = {"algorithm": "scripted", "options": {"action": 2}}
+    evaluation = {"every": 40, "episodes": 8, **function}
+    run = train(countdown(best, ticks=40, evaluation=evaluation) | {"checkpoint_every": 40}, tmp_path / "run")
+    assert read_results(run.path)[-1]["evaluation"]["custom"] == {"normalized_score": {"blue": 100.0}}
 
 
 def countdown(blue: Any, *, ticks: int, **more: Any) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_the_higher_return_ranks_players_of_a_general_sum_game(train: Train, tmp
     assert table(train("higher_return").out) == ["forager", "chance", "idler"]
     found = page_data(read_run(tmp_path / "run"))
     assert found.standings is not None
-    assert [row.player for row in found.standings.rows] == ["forager", "chance", "idler"]
+    assert [row.player for row in found.standings.tables[0]] == ["forager", "chance", "idler"]
     assert found.without_winner == []
 
 

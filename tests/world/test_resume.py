@@ -25,9 +25,10 @@ from arena.records.lock import is_left
 from arena.roles.environment.environment import Environment
 from arena.roles.protocol import Done, Progress, RoleFailed
 from arena.run.prepare import prepare
-from arena.run.resume import LENGTH_DEFAULTS, _length_text
+from arena.run.resume import LENGTH_DEFAULTS, SCHEDULED, _length_text
 from faulty_games import Faulty
 from in_process import Played, one_match, play
+from policies.common.options import SCHEDULED as OF_POLICIES
 
 COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
@@ -242,6 +243,12 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
         ("a2c", {"learning_rate_schedule": "constant"}, []),
         ("ppo", {}, ["n_steps", "minibatch_size"]),
         ("ppo", {"n_steps": 4, "minibatch_size": 8, "learning_rate_schedule": "linear"}, ["learning_rate_schedule"]),
+        ("ppo", {"n_steps": 4, "minibatch_size": 8, "ent_coef": [[0, 1], [1, 0]]}, ["ent_coef"]),
+        (
+            "dqn",
+            {"learning_rate": {"start": 1, "end": 0}, "epsilon": {"start": 1, "end": 0}},
+            ["learning_rate", "epsilon"],
+        ),
         ("dqn", {"prioritized": True}, ["learning_rate_schedule", "exploration_fraction", "priority_beta"]),
         ("dqn", {"learning_rate_schedule": "constant", "exploration_fraction": 0.0}, []),
     ],
@@ -257,8 +264,9 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
 
 
 def test_defaults_that_follow_the_length_are_those_of_the_algorithms() -> None:
-    for name in ("a2c", "bc", "ddpg", "dqn", "hppo", "maddpg", "mappo", "masac", "ppo", "sac", "td3"):
-        options = registry.algorithm(name).Options(**({"data": "x"} if name == "bc" else {}))
+    assert SCHEDULED == OF_POLICIES
+    for name in ("a2c", "bc", "ddpg", "dqn", "hppo", "iql", "maddpg", "mappo", "masac", "ppo", "sac", "td3"):
+        options = registry.algorithm(name).Options(**({"data": "x"} if name in ("bc", "iql") else {}))
         found = {
             key: getattr(options, key)
             for key in ("learning_rate_schedule", "n_steps", "minibatch_size", "exploration_fraction")

@@ -292,6 +292,42 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
     assert max(line["ticks"] for line in json_lines(tmp_path / "run" / "metrics.jsonl")) <= 40
 
 
+def test_workers_join_and_leave_as_after_close_and_resume(tmp_path: Path) -> None:
+    data = {"name": "test", **LEARNS, "ticks": 160}
+    with Trainer(data, run_dir=tmp_path / "changed") as trainer:
+        trainer.train()
+        for key, value, words in (("matches[0].copies", 0, "at least 1"), ("matches[7].copies", 2, "matches")):
+            with pytest.raises(ConfigError, match=words):
+                trainer.change({key: value})
+        trainer.change({"matches[0].copies": 3, "envs.game.kwargs.max_steps": 5})
+        assert (trainer.ticks, len(trainer._loop.run.plan.matches)) == (40, 3)
+        trainer.train()
+        trainer.train()
+        trainer.change({"matches.0.copies": 1})
+        trainer.train()
+        with pytest.raises(ConfigError, match="the run is over at tick 160"):
+            trainer.change({"matches[0].copies": 1})
+    with Trainer(data, run_dir=tmp_path / "resumed") as trainer:
+        trainer.train()
+    with Trainer.restore(tmp_path / "resumed", overrides={"matches[0].copies": 3}) as trainer:
+        trainer.change({"envs.game.kwargs.max_steps": 5})
+        trainer.train()
+        trainer.train()
+    with Trainer.restore(tmp_path / "resumed", overrides={"matches[0].copies": 1}) as trainer:
+        trainer.train()
+    assert left(tmp_path / "changed") == left(tmp_path / "resumed")
+    lines = [line for line in json_lines(tmp_path / "changed" / "episodes.jsonl") if "cut" not in line]
+    played = [{line["match"] for line in lines if low < line["tick"] <= low + 40} for low in (0, 40, 80, 120)]
+    assert played == [{0, 1}, {0, 1, 2}, {0, 1, 2}, {0}]
+
+
+def test_copies_change_before_the_first_iteration_too(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **LEARNS, "ticks": 40}, run_dir=tmp_path / "run") as trainer:
+        trainer.change({"matches[0].copies": 3})
+        trainer.train()
+    assert {line["match"] for line in json_lines(tmp_path / "run" / "episodes.jsonl")} == {0, 1, 2}
+
+
 def test_a_live_change_may_name_code_and_a_resume_asks_for_it_in_the_configuration(tmp_path: Path) -> None:
     blue = {"algorithm": "a2c", "options": {"hidden_sizes": [4], "n_steps": 4}}
     data, key = {**DUEL, "policies": {"blue": blue, "red": RANDOM}}, "policies.blue.options.extra_loss"

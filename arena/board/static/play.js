@@ -1,10 +1,11 @@
-// A seat at a match: turns come as messages, choices go back. A closed page ends the game.
+// A seat at a match: turns come as messages, choices go back. A closed page ends the game, one that is loaded again not.
 import { at, bars, draw, element, listen, named, number, outcomes, percent, post, swatch, tables } from "./games.js";
 
 const { number: home, run } = at("table").dataset;
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
 
-listen(`/play-join/${home}`, { seat: new URLSearchParams(location.search).get("seat") ?? "" }, take)
+const seat = new URLSearchParams(location.search).get("seat") ?? "", kept = `${home} ${seat}`;
+listen(`/play-join/${home}`, { seat, token: sessionStorage.getItem(kept) ?? "" }, take)
   .then(() => over || stop("The game has ended."), (error) => stop(error.message));
 
 function stop(text) {
@@ -21,6 +22,7 @@ function stop(text) {
 const does = {
   opened: (said) => {
     me = said;
+    sessionStorage.setItem(kept, said.token);
     at("title").textContent = `Your seat: ${said.seat}`;
   },
   waits: (said) => {

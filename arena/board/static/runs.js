@@ -124,24 +124,32 @@ function show() {
 }
 
 let shown = "";
+function take(found) {
+  ({ rows, now: clock } = found);
+  for (const path of chosen) if (!rows.some((row) => row.path === path)) chosen.delete(path);
+  const text = JSON.stringify(rows) + Math.floor(clock / 60);
+  if (text !== shown) show();
+  shown = text;
+  return found.again;
+}
+
 async function refresh() {
   let again = 5;
   const trouble = document.getElementById("trouble");
   try {
     const answer = await fetch("/runs/list");
     if (!answer.ok) throw new Error(await answer.text());
-    const found = await answer.json();
-    ({ rows, again, now: clock } = found);
-    for (const path of chosen) if (!rows.some((row) => row.path === path)) chosen.delete(path);
-    const text = JSON.stringify(rows) + Math.floor(clock / 60);
-    if (text !== shown) show();
-    shown = text;
+    again = take(await answer.json());
     trouble.hidden = true;
   } catch (error) {
     trouble.textContent = error instanceof TypeError ? "The server of this page has ended." : error.message;
     trouble.hidden = false;
   }
-  setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", refresh, { once: true }) : refresh()), 1000 * again);
+  later(again);
+}
+
+function later(seconds) {
+  setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", refresh, { once: true }) : refresh()), 1000 * seconds);
 }
 
 for (const button of document.querySelectorAll("[data-sort]")) {
@@ -164,4 +172,4 @@ compare.addEventListener("click", () => {
   location.href = `/compare?${[...chosen].map((path) => `run=${encodeURIComponent(decodeURIComponent(path))}`).join("&")}`;
 });
 mark();
-refresh();
+later(take(JSON.parse(document.getElementById("found").textContent))); // those of the page itself

@@ -182,7 +182,7 @@ function newest() {
   const [round, match] = game.place.split("/");
   fetch(`/watch-rows/${home}?${new URLSearchParams({ round, match })}`).then((answer) => answer.json()).then(({ rows }) => {
     const first = rows[0] && [rows[0].round, rows[0].match, rows[0].lane, rows[0].episode].join("/");
-    if (first && first !== game.place) open([round, match, 0, -1].join("/"));
+    if (first && first !== game.place) open(first);
     else game.timer = setTimeout(newest, 2000);
   });
 }

@@ -36,7 +36,7 @@ from arena.game.spaces import flatten, row
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.replay.playback import Event
-from arena.replay.reader import Episode, read_replays
+from arena.replay.reader import read_replays
 from arena.replay.verify import PICTURES, TEXT, events_of, rendered, rendering
 from arena.run.opponents import policy_at, policy_versions
 
@@ -51,11 +51,14 @@ class WatchedEpisode:
         self._folder = RunFolder(Path(run))
         self._config = load_config(self._folder.config)
         self._match = read_replays(run).match(match, round=round_)
-        self._episode = self._newest() if number < 0 else self._match.episode(number, lane=lane)
+        found = self._match.newest() if number < 0 else self._match.episode(number, lane=lane)
+        if found is None:
+            raise ConfigError(f"no recorded game of match {match} has ended yet")
+        self._episode = found
         import_plugins(self._config.imports)
-        found = rendering(self._match.playable)
-        self._mode = next((mode for mode in (PICTURES, TEXT) if mode in found.modes), None)
-        self._per_second = found.per_second
+        renders = rendering(self._match.playable)
+        self._mode = next((mode for mode in (PICTURES, TEXT) if mode in renders.modes), None)
+        self._per_second = renders.per_second
         self._events: Iterator[tuple[Event, BatchedEnv]] = iter(())
         self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
         self._before: list[Any] = []  # per entity the observation, None if it does not act
@@ -68,11 +71,6 @@ class WatchedEpisode:
         while (wish := game_pipe().receive(wait=True)) is not None:
             while wish is not None:
                 wish = self._play(wish)
-
-    def _newest(self) -> Episode:
-        if not (known := self._match.episodes()):
-            raise ConfigError(f"no recorded game of match {self._match.manifest.match} has ended yet")
-        return max(known, key=lambda one: one.end)
 
     def _play(self, wish: dict[str, Any], *, first: bool = False) -> dict[str, Any] | None:
         """Sends the ticks of a wish; returns a newer wish, if one comes meanwhile."""

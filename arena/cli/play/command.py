@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
+from arena.cli.play.human import CLOSED_PIPE
 from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
 from arena.config import load_config
 from arena.errors import ConfigError, located
@@ -42,7 +43,7 @@ class _TerminalOutput(MatchOutput):
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
-        if failure.exit_code == 0:
+        if failure.exit_code in (0, CLOSED_PIPE):  # then nothing is shown
             self.say(failure.message)
         elif failure.exit_code > _SIGNALED:
             self.complain(f"arena: {failure.message.partition(';')[0]}")  # the rest is about the records

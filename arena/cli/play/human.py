@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from arena.group.group import Group
 
 _SECONDS = 0.2  # between two looks whether the process is ending
+CLOSED_PIPE = 128 + signal.SIGPIPE  # exit code
 
 BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
 _HELP = (
@@ -203,7 +205,8 @@ class Console:
 
     def say(self, text: str, style: str = "") -> None:
         """Writes a line; `style`, and styles in the text, count on a terminal alone."""
-        say(self.styled(text, style), styles=True)
+        with _read():
+            say(self.styled(text, style), styles=True)
 
     def styled(self, text: str, style: str) -> str:
         """The text with a style, on a terminal."""
@@ -212,8 +215,9 @@ class Console:
     def ask(self) -> str | None:
         """One line from the player, without the blanks around it; None at the end of the input."""
         if not self._echo:
-            sys.stdout.write("> ")
-            sys.stdout.flush()
+            with _read():
+                sys.stdout.write("> ")
+                sys.stdout.flush()
         line = b""
         while not line.endswith(b"\n"):
             if not select.select([self._source], [], [], _SECONDS)[0]:
@@ -228,6 +232,15 @@ class Console:
         if self._echo:
             self.say(f"> {text}")
         return text
+
+
+@contextmanager
+def _read() -> Iterator[None]:
+    """Turns the error of output that has no reader any more, such as `head`, into the end of the game."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise PlayerLeft("", exit_code=CLOSED_PIPE) from error
 
 
 class Advisor:

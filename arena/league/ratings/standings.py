@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from arena.config.members import Sides, separate_populations
@@ -30,7 +31,7 @@ POPULATIONS = ("first side", "second side")
 NONE_BEGUN: Mapping[str, PolicyReset] = {}
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """A row of a table: a player with its rating and its results."""
 
     rank: int  # 1 is the strongest, by `elo`
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     population: str = ""  # `first side` or `second side`, where there are two that only meet each other
     scale: int = 0  # players can be compared where these numbers are the same, as games connect them
     began: PolicyReset | None = None  # when it started over, as a copy of another policy or from its first weights
+    games: int = 0  # that count
 
     @property
     def share(self) -> float | None:
@@ -206,5 +208,6 @@ def rows(
     for rank, player in enumerate(ratings.order(), start=1):
         elo = [middle + number for number in ratings.of(player)[:3]]
         score, began = scores.get(player, Score()), begun.get(player)
-        found.append(Row(rank, player, elo[0], elo[1], elo[2], score, population, scale, began))
+        games = ratings.of(player).games
+        found.append(Row(rank, player, elo[0], elo[1], elo[2], score, population, scale, began, games))
     return found
