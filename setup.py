@@ -62,6 +62,7 @@ setup(
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
+        "foraging": ["lbforaging>=2.0", "pyglet<2"],  # level-based foraging, of the learning benchmark
         "envpool": ["envpool>=1.2"],  # `make: envpool:ID`
         "jax": ["jax>=0.4.36", "pgx>=2.6"],  # games in JAX
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`

@@ -78,6 +78,8 @@ ALGORITHMS: dict[str, Entry] = {
     "sac": Entry("policies.sac:SAC", "soft actor-critic, of numbers or choices (Haarnoja et al. 2018)"),
     "maddpg": Entry("policies.maddpg:MADDPG", "multi-agent DDPG: critics see the whole team (Lowe et al. 2017)"),
     "masac": Entry("policies.masac:MASAC", "multi-agent SAC: critics see the whole team, actors keep their entropy"),
+    "vdn": Entry("policies.vdn:VDN", "a team's value is the sum of its entities' values (Sunehag et al. 2018)"),
+    "qmix": Entry("policies.qmix:QMIX", "VDN with a monotonic network of the state for the sum (Rashid et al. 2018)"),
     **{
         f"sb3:{name}": Entry(f"policies.sb3.member:{name}", f"{name} of Stable-Baselines3", "stable_baselines3", "sb3")
         for name in ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
@@ -94,6 +96,7 @@ WRAPPERS: dict[str, Entry] = {
         "envs.adapters.wrappers:SoftTimeLimit", "truncated after N ticks; the next episode goes on where the game is"
     ),
     "no_termination": Entry("envs.adapters.wrappers:NoTermination", "what terminates is truncated"),
+    "state": Entry("envs.adapters.wrappers:State", "observations with the state of the whole game, for qmix"),
 }
 
 LOGGERS: dict[str, Entry] = {

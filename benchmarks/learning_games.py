@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,27 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
 _CHOICES = 3  # rock, paper, scissors
+
+
+class Foraging:
+    """Level-based foraging (Papoudakis et al. 2021, arXiv 2006.07869) of the package lbforaging, of the list interface.
+
+    The returns of all entities add up to 1 where all food is eaten. An episode terminates after 50 ticks, too.
+    """
+
+    def __init__(self, task: str = "Foraging-8x8-2p-2f-coop-v3") -> None:
+        importlib.import_module("lbforaging")  # registers the tasks
+        self._env: Any = gymnasium.make(task, disable_env_checker=True).unwrapped
+        self.observation_spaces, self.action_spaces = list(self._env.observation_space), list(self._env.action_space)
+
+    def reset(self, *, seed: int | None = None) -> list[Any]:
+        """Begins an episode on a new field."""
+        return list(self._env.reset(seed=seed)[0])
+
+    def step(self, actions: Sequence[Any]) -> tuple[list[Any], list[float], bool, list[dict[str, Any]]]:
+        """One move of each; moves that are not possible are none."""
+        seen, rewards, over, _, _ = self._env.step(actions)
+        return list(seen), rewards, over, [{} for _ in actions]
 
 
 class TwoCartPoles(ParallelEnv[str, Any, Any]):

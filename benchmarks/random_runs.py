@@ -106,8 +106,8 @@ def _pendulum(chance: random.Random) -> Config:
 
 
 def _spread(chance: random.Random) -> Config:
-    """A team game for algorithms whose critics see the whole team."""
-    policies = {name: _learner(chance, ("mappo", "maddpg", "masac")) for name in _NAMES[:2]}
+    """A team game for algorithms that learn by whole teams."""
+    policies = {name: _learner(chance, ("mappo", "maddpg", "masac", "vdn", "qmix")) for name in _NAMES[:2]}
     copies = chance.randint(1, 2)
     matches = [{"env": "game", "seats": [name, name], "lanes": 2, "copies": copies} for name in policies]
     game = {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 2, "max_cycles": 25}}

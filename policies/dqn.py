@@ -16,7 +16,7 @@ gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, rep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import torch
@@ -147,7 +147,7 @@ class QNetwork(nn.Module):
 class DQN(OffPolicy):
     """One worker of a DQN policy; the actions are Discrete."""
 
-    Options = Options
+    Options: ClassVar[type[Any]] = Options
     metric_names = ("loss", "q_value", "td_error")
     actions: DiscreteHead
 
@@ -155,11 +155,14 @@ class DQN(OffPolicy):
         super().__init__(env, group, ticks=ticks, **options)
         self.check_actions(env.single_action_space)
         self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
-        generator = torch.Generator().manual_seed(group.shared_seed)
-        encoder = self.make_encoder(generator)
-        dueling, layers = self.options.dueling, self.layers(generator)
-        self.network = QNetwork(encoder, self.actions.outputs, dueling=dueling, **layers).to(self.device)
+        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.set_up({"optimizer": self.network}, {"network": "optimizer"})
+
+    def make_network(self, generator: torch.Generator) -> nn.Module:
+        """The network, whose initial weights are drawn from `generator`."""
+        return QNetwork(
+            self.make_encoder(generator), self.actions.outputs, dueling=self.options.dueling, **self.layers(generator)
+        )
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
@@ -222,6 +225,6 @@ class DQN(OffPolicy):
     def check_actions(cls, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Discrete):
             raise ConfigError(
-                f"DQN needs a value for every action, so the actions have to be Discrete, not {space}; ppo and a2c "
-                "take such actions, and sac, td3 and ddpg a Box with bounds"
+                f"{cls.__name__} needs a value for every action, so the actions have to be Discrete, not {space}; ppo "
+                "and a2c take such actions, and sac, td3 and ddpg a Box with bounds"
             )

@@ -56,13 +56,14 @@ class MADDPG(Centralized):
     """One worker of a MADDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
+    export_as = {"box": "deterministic"}
     numbers = TanhActions
     n_critics = 1
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.network = self.make_network()
-        self.set_up_team({"critics": "critics", "actors": "actors"})
+        self.set_up(dict(self.network.named_children()), {"critics": "critics", "actors": "actors"})
         if isinstance(self.actions, GumbelSoftmaxActions):
             where = f"the actions are {env.single_action_space}, whose choices are drawn"
             check_idle(self.options, *ddpg.NOISE, where=where)

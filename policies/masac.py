@@ -66,6 +66,7 @@ class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
+    export_as = {"box": "squashed_gaussian"}
     numbers = SquashedGaussianActions
     n_critics = 2
 
@@ -73,7 +74,7 @@ class MASAC(Centralized):
         super().__init__(env, group, ticks=ticks, **options)
         check_reachable(self.options.target_entropy, env.single_action_space)
         self.network = self.make_network(Temperature() if self.options.ent_coef == "auto" else None)
-        self.set_up_team({"critics": "critics"})
+        self.set_up(dict(self.network.named_children()), {"critics": "critics"})
 
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}

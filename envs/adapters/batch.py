@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict, Tuple
+from gymnasium.spaces import Dict, Space, Tuple
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
@@ -226,6 +226,15 @@ class BatchedLanes:
                 observations[entity] = spaces.unflatten(self.interface.observation_spaces[entity], leaves)
         has_infos = any(info for lane in infos for info in lane)
         return Frame(observations, self._active.copy(), self._masks, infos if has_infos else None)
+
+    @property
+    def state_space(self) -> Space[Any] | None:
+        """Of the state of the whole game; None: it has none."""
+        return self._games[0].state_space
+
+    def state(self) -> NDArray[Any]:
+        """The state of each lane, [L, ...]."""
+        return np.stack([np.asarray(game.state()) for game in self._games])
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture of lane 0 if the game was made with `render_mode="rgb_array"`, a text with "ansi"."""

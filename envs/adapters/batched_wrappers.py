@@ -11,12 +11,12 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Dict, Space
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import create_zero_array
 from numpy.typing import NDArray
 
-from arena.errors import GameError
+from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Flags, Frame, ResetOptions, Seeds, Step
 from arena.game.arrays import lost_value
@@ -65,6 +65,39 @@ class IsolatedGame(BatchedWrapper):
 
     def close(self) -> None:
         self._run(self.game.close)
+
+
+class StateObservation(BatchedWrapper):
+    """Adds the state of the whole game to what each entity observes: `{"observation": ..., "state": ...}`.
+
+    The game says it by `state_space`, a Box, and `state()`, [L, ...]. It goes around the game itself.
+
+    Raises:
+        ConfigError: the game has no state, or one that is no Box.
+    """
+
+    def __init__(self, game: BatchedEnv) -> None:
+        super().__init__(game)
+        space = getattr(game, "state_space", None)
+        if not isinstance(space, Box):
+            raise ConfigError(
+                f"its state_space is {space}; expected a Box, of what its method state() returns, as many games of "
+                "PettingZoo have them; let this wrapper be the first"
+            )
+        observed = tuple(Dict({"observation": own, "state": space}) for own in game.interface.observation_spaces)
+        labels = tuple(replace(one, observations=()) for one in game.interface.labels)
+        self.interface = replace(game.interface, observation_spaces=observed, labels=labels)
+
+    def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
+        return self._with_state(self.game.reset(lanes, seeds, options))
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        step = self.game.step(actions)
+        return step._replace(frame=self._with_state(step.frame))
+
+    def _with_state(self, frame: Frame) -> Frame:
+        state = self.game.state()  # type: ignore[attr-defined]  # of games with a `state_space`
+        return frame._replace(observations=[{"observation": own, "state": state} for own in frame.observations])
 
 
 class TransformedReward(BatchedWrapper):

@@ -53,6 +53,15 @@ class LaneGame(ABC):
     @abstractmethod
     def step(self, actions: Sequence[Any]) -> LaneStep: ...
 
+    @property
+    def state_space(self) -> Space[Any] | None:
+        """Of what `state()` of the game returns, as PettingZoo has it; None: the game does not say."""
+        return getattr(self._env, "state_space", None)
+
+    def state(self) -> Any:
+        """The state of the whole game now."""
+        return self._env.state()
+
     def render(self) -> NDArray[np.uint8] | str | None:
         """The game's picture or text, if its `render_mode` is "rgb_array" or "ansi"; else None, without a warning."""
         if getattr(self._env, "render_mode", None) not in ("rgb_array", "ansi"):

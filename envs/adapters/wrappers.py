@@ -33,6 +33,7 @@ from arena.game.spaces import flatten, leaves_of, unflatten
 from envs.adapters.batched_wrappers import (
     SoftlyTimeLimited,
     StackedObservation,
+    StateObservation,
     TimeLimited,
     TransformedObservation,
     TransformedReward,
@@ -238,6 +239,20 @@ class NoTermination:
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return WithoutTermination(game)
+
+
+@dataclass(frozen=True)
+class State:
+    """Observations are `{observation: ..., state: ...}`, with the state of the whole game, from its `state()`.
+
+    All policies of the match see it. `qmix` with the option `state: state` learns from it and plays without it.
+    """
+
+    def wrap_env(self, env: Env) -> Env:
+        raise ConfigError("a gymnasium.Env has one entity; the state is for games of several, such as of PettingZoo")
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return StateObservation(game)
 
 
 class _EnvWithoutTermination(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -1,1 +1,1 @@
-"""Critics that see a whole team."""
+"""Learning by whole teams: joint transitions, networks, critics."""

@@ -14,19 +14,13 @@ An entity that does not act, because it is out of the game or waits for its turn
 it sees and does, and a flag; its actor learns nothing there. The value after the end of its episode is 0, whatever the
 others do.
 
-Playing, replay and the exchange in the group are in `policies.common.off_policy`. A transition is joint: of all
-entities of a lane, see `policies.team.joint`; `learning_starts`, `buffer_size` and `batch_size` count those.
-
-A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
-(`Group.team`). In the second case each worker plays its entity, and they pool what they have seen whenever the group
-meets. The first of them learns for the team, as a single worker that drives all entities
-would; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
+Teams, their joint transitions, playing and replay are in `policies.team.learner`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,32 +29,21 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from arena.group.group import Group
-from policies.common.normalization import ObservationNormalizer, Statistics
-from policies.common.nstep import NStepBatch
-from policies.common.off_policy import MEMORY, OffPolicy
+from policies.common.off_policy import MEMORY
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
-from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import make_encoder
 from policies.networks.critics import Critics, Temperature, frozen
-from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
-from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
+from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, TanhActions
+from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 
 
-class Centralized(OffPolicy):
-    """One worker of an algorithm with centralized critics and decentralized actors.
+class Centralized(TeamLearner):
+    """One worker of an algorithm with centralized critics and decentralized actors."""
 
-    Its team has two entities or more, whose spaces are equal; else `ConfigError`.
-
-    Attributes:
-        entities: of the team, `E`.
-        places: of this worker's entities among them.
-    """
-
-    learner = "team"
     refused_options = MEMORY
-    served = None  # type: ignore[assignment]  # an actor has to know whose row it is
+    instead = "an algorithm of single entities: ddpg, sac or ppo"
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices
     n_critics: int
@@ -68,8 +51,6 @@ class Centralized(OffPolicy):
     network: ActorsAndCritics
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities, self.places = places_of(env, group)
-        self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
         space = env.single_action_space
         self.actions = self._actions(space, temperature=self.options.gumbel_temperature)
@@ -88,21 +69,6 @@ class Centralized(OffPolicy):
         shared = {"entities": self.entities, "shared": options.shared_actor}
         actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
         return ActorsAndCritics(critics, actors, temperature).to(self.device)
-
-    def set_up_team(self, targets: Mapping[str, str]) -> None:
-        """`set_up` with joint transitions: a transition is one of a lane, of all entities of the team."""
-        o, group, layout = self.options, self.group, self.layout_of_row()
-        rows = self.env.num_envs // len(self.places) * self.entities
-        team: dict[str, Any] = {"entities": self.entities, "rows": rows, "n_step": o.n_step, "gamma": o.gamma}
-        alone = len(group.teams) == group.size
-        self.set_up(
-            dict(self.network.named_children()),
-            targets,
-            experience=JointNStepBuilder(layout, **team) if alone else TeamNStepBuilder(group, layout, **team),
-            normalizer=JointNormalizer,
-            rank=group.teams.index(group.team),
-            size=len(group.teams),
-        )
 
     def made_up_batch(self) -> Transitions:
         entities, ones = self.entities, torch.ones(2, self.entities)
@@ -175,18 +141,6 @@ class Centralized(OffPolicy):
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
-    def exported(self) -> Exported:
-        """The actors for `arena export`; the input `entity` selects one."""
-        box = "squashed_gaussian" if self.numbers is SquashedGaussianActions else "deterministic"
-        return exported(
-            self.network,
-            self.env.single_observation_space,
-            decoding_of(self.env.single_action_space, box=box),
-            outputs=lambda network, inputs: network.of_entities(inputs[:-1], inputs[-1]),
-            normalization=self.normalization,
-            entities=self.entities,
-        )
-
     @classmethod
     def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:
         return (
@@ -194,30 +148,8 @@ class Centralized(OffPolicy):
         )
 
     @classmethod
-    def check_team(cls, entities: int, first: int) -> None:
-        """Checks that the algorithm can learn with a team of `entities`; the policy's first team has `first`."""
-        check_team(cls.__name__, entities, first, instead="an algorithm of single entities: ddpg, sac or ppo")
-
-    @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
         cls._actions(space, temperature=1.0)
-
-
-class JointNormalizer(ObservationNormalizer):
-    """Normalizes joint observations, whose last leaf says which entities act: that of each entity by itself."""
-
-    def describe_new(self, batch: NStepBatch) -> list[Statistics]:
-        """Statistics of the entities that act in the observations that are new."""
-        *leaves, acts = batch.points.observations
-        return self.describe([leaf.flatten(0, 1) for leaf in leaves], acts.bool().flatten().numpy())
-
-    def minibatch(self, batch: Transitions) -> Transitions:
-        """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
-        normalized = []
-        for *leaves, acts in (batch.observations, batch.next_observations):
-            rows = self([leaf.flatten(0, 1) for leaf in leaves])
-            normalized.append((*(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts))
-        return batch.replace(observations=normalized[0], next_observations=normalized[1])
 
 
 def check_joint_options(options: Any) -> None:

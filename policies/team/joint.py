@@ -61,14 +61,14 @@ def check_team(name: str, entities: int, first: int, *, instead: str) -> None:
     """
     if entities < 2:
         raise ConfigError(
-            f"the critic of {name} looks at all entities of a team, and here the team has one; let the policy play "
+            f"{name} learns from all entities of a team at once, and here the team has one; let the policy play "
             f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {instead}"
         )
     if entities != first:
         raise ConfigError(
-            f"the team has {entities} entities, the policy's first one has {first}: the critic of {name} looks at all "
-            "entities of a team, so all teams need equally many; those with a seat each are one team with all others "
-            "of the policy on their side, those of one seat are a team by themselves"
+            f"the team has {entities} entities, the policy's first one has {first}: {name} learns from all entities of "
+            "a team at once, so all teams need equally many; those with a seat each are one team with all others of "
+            "the policy on their side, those of one seat are a team by themselves"
         )
 
 
@@ -77,7 +77,15 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 
     Its leaves are those of one entity, [E, ...] each, then the flags [E].
     """
-    return spaces.Tuple((batch_space(space, entities), spaces.MultiBinary(entities)))
+
+    def batched(part: Space[Any]) -> Space[Any]:  # Gymnasium sorts the keys of a Dict that it batches
+        if isinstance(part, spaces.Dict):
+            return spaces.Dict([(key, batched(one)) for key, one in part.items()])
+        if isinstance(part, spaces.Tuple):
+            return spaces.Tuple(list(map(batched, part.spaces)))
+        return batch_space(part, entities)
+
+    return spaces.Tuple((batched(space), spaces.MultiBinary(entities)))
 
 
 class JointNStepBuilder(NStepBuilder):

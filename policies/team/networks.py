@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
+from gymnasium import spaces
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
+from arena.game.spaces import leaves_of
+from policies.common.options import wrong
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.critics import Critics, Temperature
 
@@ -37,7 +40,7 @@ class JointEncoder(Encoder):
             self.features, self.learns = own.features, own.learns
         self.own = own
         self.entities, self.of_one = entities, self.features
-        self.features = entities * (self.of_one + 1)
+        self.features = self.state_features = entities * (self.of_one + 1)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         acts = leaves[-1].float().unsqueeze(-1)  # [N, E, 1]
@@ -52,6 +55,45 @@ class JointEncoder(Encoder):
     def by_entity(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""
         return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
+
+    def state_of(self, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
+        """What describes the whole game [N, state_features], from joint leaves and their features: here the latter."""
+        return joint
+
+
+class StateEncoder(JointEncoder):
+    """The same where one part of what entities observe, under the key `state`, is the state of the whole game.
+
+    Entities do not see it: `state_of` has its features, `state_features` of them.
+
+    Raises:
+        ConfigError: observations are no Dict with this key and others.
+    """
+
+    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator, *, state: str) -> None:
+        if not isinstance(space, spaces.Dict) or state not in space.spaces or len(space.spaces) < 2:
+            raise wrong(
+                "state",
+                state,
+                f"a key of what entities observe, which is {space}; put the game into the wrapper `state`, or leave "
+                "the option out, and the observations of all entities are the state",
+            )
+        super().__init__(spaces.Tuple([part for key, part in space.items() if key != state]), entities, generator)
+        keys = [leaf.path[0] for leaf in leaves_of(space)]
+        self._seen = [place for place, key in enumerate(keys) if key != state]
+        self._state = [place for place, key in enumerate(keys) if key == state]
+        self.encoder = Encoder(space[state], generator)
+        self.state_features = self.encoder.features + entities
+        self.learns = self.learns or self.encoder.learns
+
+    def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
+        return super().rows([leaves[place] for place in self._seen], entities)
+
+    def state_of(self, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
+        """The state as the first entity that acts has observed it, and which of them act."""
+        acts, rows = leaves[-1], torch.arange(len(joint), device=joint.device)
+        first = acts.argmax(1)
+        return torch.cat([self.encoder([leaves[place][rows, first] for place in self._state]), acts.float()], 1)
 
 
 class Actors(nn.Module):

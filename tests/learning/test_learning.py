@@ -13,7 +13,7 @@ from in_process import Played, one_match, play
 
 pytestmark = pytest.mark.slow
 
-LEARNERS = ("ppo", "maddpg", "masac")
+LEARNERS = ("ppo", "maddpg", "masac", "vdn", "qmix")
 PPO = {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4}
 
 
@@ -83,6 +83,17 @@ def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> Non
     first, last = (checkpoint.load(file).state["network"] for file in (files[0], files[-1]))
     assert checkpoint.load(files[-1]).update == 2000 // 64
     assert all(np.array_equal(first[name], last[name]) for name in first)
+
+
+@pytest.mark.parametrize(("algorithm", "worth"), [("qmix", 8), pytest.param("vdn", 7, marks=pytest.mark.long)])
+def test_value_decomposition_of_the_two_step_game_is_as_published(algorithm: str, worth: int, tmp_path: Path) -> None:
+    """Table 1 of arXiv 1803.11485: explored at random, a sum of values leads to 7, and QMIX finds 8."""
+    options = {"exploration_fraction": 0.0, "exploration_final_eps": 1.0, "learning_rate": 2e-3, "tau": 0.02}
+    game = {"make": "matrix", "kwargs": {"game": "two_step"}}
+    policies = {"p": {"algorithm": algorithm, "options": options}}
+    data = one_match(game, policies, seats=[["p", "p"]], ticks=1000, seed=1, match={"lanes": 8})
+    games = evaluated(play(data, tmp_path), data, tmp_path, 50)
+    assert {game["seats"][0]["return"] for game in games} == {worth}
 
 
 @pytest.mark.parametrize("algorithm", ["maddpg", "masac"])

@@ -50,6 +50,8 @@ OFF_POLICY = {
     "sac": ("choice", "numbers"),
     "maddpg": ("choice", "numbers"),
     "masac": ("choice", "numbers"),
+    "vdn": ("choice",),
+    "qmix": ("choice",),
 }
 CASES = [
     *((name, actions) for name in ON_POLICY for actions in ACTIONS),
@@ -65,7 +67,7 @@ def algorithm_of(name: str, observation: str, action: str, *, seed: int = 0, **m
     normalizes = "normalize_observations" in known and observation != "image"
     options: dict[str, Any] = {"hidden_sizes": (16, 16), "data": "nowhere", "normalize_observations": normalizes}
     options |= {"separate": True, **more}
-    team = name in ("mappo", "maddpg", "masac")
+    team = name in ("mappo", "maddpg", "masac", "vdn", "qmix")
     env = SpecVectorEnv(space, ACTIONS[action], rows=2 if team else 1, entities=ENTITIES if team else ENTITIES[:1])
     given = {option: value for option, value in options.items() if option in known}
     found = from_spaces(cls, env, StubGroup("blue", "gradients", seed, seed), ticks=10_000, options=given)

@@ -8,34 +8,23 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from arena.errors import ConfigError
-from fakes import ScriptedEnv, ThreadGroup, flat_weights, random_rewards, solo_group
+from fakes import ThreadGroup, flat_weights, random_rewards, solo_group
+from joint_minibatches import CHOICE, SMALL, VECTOR, E, game, made_up, mask_of
 from learning_steps import run
 from minibatches import assert_gradients, disturb
-from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.networks.reparameterized import SquashedGaussian
 
-VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
 NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
-CHOICE = spaces.Discrete(4, start=-1)
-SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0, "learning_starts": 4, "train_every": 1}
-E = 3
 
 both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
-
-
-def game(space: Any = VECTOR, actions: Any = CHOICE, *, lanes: int = 2, entities: int = E, **more: Any) -> ScriptedEnv:
-    env = ScriptedEnv(space, actions, rows=lanes * entities, **more)
-    env.seat_entities = tuple(f"entity_{index}" for index in range(entities))  # type: ignore[attr-defined]
-    return env
 
 
 def worker(kind: Any, env: Any = None, group: ThreadGroup | None = None, **options: Any) -> Any:
@@ -48,41 +37,6 @@ def disturbed(learner: Any) -> Any:
     if learner.alpha:
         learner.network.temperature.log_alpha.data.fill_(-1.0)
     return learner
-
-
-def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) -> Transitions:
-    """`count` joint transitions; some entities do not act, some have ended."""
-    draw = torch.Generator().manual_seed(seed)
-    space = learner.env.single_observation_space
-    rows = batch_space(space, count * E)
-    rows.seed(seed)
-
-    def point() -> tuple[Tensor, ...]:
-        acts = (torch.rand(count, E, generator=draw) < 0.8).to(torch.uint8)
-        acts[:, 1] = 1
-        leaves = [leaf.view(count, E, *leaf.shape[1:]) for leaf in to_leaves(space, rows.sample())]
-        return *leaves, acts
-
-    def mask() -> Tensor | None:
-        allowed = torch.rand(count * E, learner.actions.mask_size or 1, generator=draw) < 0.6
-        allowed[
-            torch.arange(count * E), torch.randint(learner.actions.mask_size or 1, (count * E,), generator=draw)
-        ] = True
-        return allowed.view(count, -1) if masked else None
-
-    now = mask()
-    actions = learner.act_randomly(count * E, None if now is None else now.view(count * E, -1))
-    return Transitions(
-        observations=point(),
-        masks=now,
-        actions=actions.view(count, E, *learner.actions.shape),
-        rewards=torch.randn(count, E, generator=draw),
-        next_observations=point(),
-        next_masks=mask(),
-        discounts=0.9 * (torch.rand(count, E, generator=draw) < 0.8).float(),
-        weights=0.5 + torch.rand(count, generator=draw),
-        indices=torch.arange(count),
-    )
 
 
 def steady(shape: Any, generator: Any) -> Tensor:
@@ -129,10 +83,6 @@ def act_softly(learner: Any, outputs: Tensor, mask: Tensor | None) -> tuple[Tens
         return outputs.tanh(), torch.zeros(len(outputs))
     policy = SquashedGaussian(outputs)
     return policy.sample(noise), -policy.log_prob(noise)
-
-
-def mask_of(masks: Tensor | None, index: int) -> Tensor | None:
-    return None if masks is None else masks.view(len(masks), E, -1)[:, index]
 
 
 def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
@@ -213,6 +163,7 @@ def test_closed_form_gradients_equal_autograd(kind: Any, case: str, shared: bool
         (PICTURE, CHOICE),
         (spaces.Discrete(5, start=2), spaces.Box(0.1, 0.3, (), np.float64)),
         (spaces.MultiBinary(3), spaces.Discrete(1)),
+        (spaces.Dict([("b", VECTOR), ("a", spaces.Tuple([spaces.Discrete(4), VECTOR]))]), CHOICE),
     ],
     ids=str,
 )

@@ -160,10 +160,14 @@ def test_step_equals_torchs_adam_with_the_same_clipping(betas: tuple[float, floa
         torch.testing.assert_close(left, right, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "mappo", "hppo", "dqn", "ddpg", "td3", "sac", "maddpg", "masac"])
+ROWS = "ppo", "a2c", "hppo", "dqn", "ddpg", "td3", "sac"
+TEAMS = "mappo", "maddpg", "masac", "qmix"
+
+
+@pytest.mark.parametrize("algorithm", [*ROWS, *TEAMS])
 def test_every_optimizer_has_the_epsilon_of_the_options(algorithm: str) -> None:
     env = ScriptedEnv(SEEN, SEEN if algorithm in ("ddpg", "td3") else spaces.Discrete(3), rows=4)
-    env.seat_entities = ("left", "right") if algorithm.startswith("ma") else ("only",)  # type: ignore[attr-defined]
+    env.seat_entities = ("left", "right") if algorithm in TEAMS else ("only",)  # type: ignore[attr-defined]
     cls = registry.algorithm(algorithm)
     usual = 1e-5 if issubclass(cls.Options, OnPolicyOptions) else 1e-8
     for given, expected in ({}, usual), ({"adam_epsilon": 0.25}, 0.25):

@@ -20,6 +20,7 @@ from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.ppo import PPO
+from policies.qmix import QMIX
 from policies.sac import SAC
 from policies.td3 import TD3
 
@@ -91,7 +92,7 @@ def test_the_workers_share_a_gradient_step_of_256_transitions(workers: int, size
     assert replayed(SAC, rows=1, workers=workers)[1] == size
 
 
-@pytest.mark.parametrize("algorithm", [MADDPG, MASAC])
+@pytest.mark.parametrize("algorithm", [MADDPG, MASAC, QMIX])
 @pytest.mark.parametrize("option", ["batch_size", "training_intensity"])
 def test_auto_is_refused_by_algorithms_of_teams(algorithm: Any, option: str) -> None:
     with pytest.raises(ConfigError, match=rf"options\.{option}: found 'auto'; expected a"):
@@ -125,8 +126,9 @@ def test_target_network_of_dqn_is_copied_where_it_moves_seldom(options: dict[str
 
 
 RECURRENT = ["ppo", "a2c", "mappo", "hppo"]
-REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac"]
+REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac", "vdn", "qmix"]
 NOISY = ["ddpg", "td3", "maddpg"]
+BY_VALUES = ["dqn", "vdn", "qmix"]
 UNUSED = [  # algorithms; what is set; what makes it idle; what gives it an effect
     (RECURRENT, {"hidden_size": 32}, {"recurrent": None}, {"recurrent": "gru"}),
     (RECURRENT, {"sequence_length": 8}, {"recurrent": None}, {"recurrent": "lstm"}),
@@ -139,7 +141,12 @@ UNUSED = [  # algorithms; what is set; what makes it idle; what gives it an effe
     (["td3"], {"target_noise_clip": 0.4}, {"target_policy_noise": 0}, {"target_policy_noise": 0.1}),
     (["sac", "masac"], {"target_entropy": -2.0}, {"ent_coef": 0.2}, {"ent_coef": "auto"}),
     (NOISY, {"action_noise": "correlated"}, {"noise_std": 0}, {"noise_std": 0.2}),
-    (["dqn"], {"exploration_initial_eps": 0.5}, {"exploration_fraction": 0}, {"exploration_fraction": 0.1}),
+    (
+        ["dqn", "vdn", "qmix"],
+        {"exploration_initial_eps": 0.5},
+        {"exploration_fraction": 0},
+        {"exploration_fraction": 0.1},
+    ),
     (["sb3:PPO"], {"sde_sample_freq": 4}, {"use_sde": False}, {"use_sde": True}),
     (["sb3:A2C"], {"rms_prop_eps": 1e-3}, {"use_rms_prop": False}, {"use_rms_prop": True}),
     (["sb3:TD3"], {"target_noise_clip": 0.4}, {"target_policy_noise": 0}, {"target_policy_noise": 0.1}),
@@ -187,7 +194,7 @@ IDLE_IN_SPACES = [(name, *case) for names, *case in OF_SPACES for name in names]
 
 def made(name: str, observations: Any, actions: Any, options: dict[str, Any]) -> Any:
     env = ScriptedEnv(observations, actions, rows=4)
-    env.seat_entities = ("left", "right") if name.startswith("ma") else ("only",)  # type: ignore[attr-defined]
+    env.seat_entities = ("left", "right") if name.startswith(("ma", "q")) else ("only",)  # type: ignore[attr-defined]
     return registry.algorithm(name)(env, solo_group(), ticks=1000, **options)
 
 
@@ -205,7 +212,7 @@ def test_an_option_that_the_actions_leave_without_effect_is_refused(
     made(name, observations, idle, {option: getattr(options_of(name)(), option)})
 
 
-@pytest.mark.parametrize("name", ["ppo", "a2c", "mappo", "hppo", "dqn", "sac", "maddpg", "masac"])
+@pytest.mark.parametrize("name", ["ppo", "a2c", "mappo", "hppo", "dqn", "sac", "maddpg", "masac", "qmix"])
 @pytest.mark.parametrize("seen", [spaces.Discrete(5), spaces.Box(0, 255, (8, 8, 3), np.uint8)], ids=str)
 def test_observations_without_numbers_cannot_be_normalized(name: str, seen: Any) -> None:
     with pytest.raises(ConfigError, match=r"expected false: .* has no numbers that could be normalized") as caught:

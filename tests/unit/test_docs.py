@@ -252,6 +252,16 @@ def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
     assert sorted(private) == []
 
 
+def test_messages_of_troubleshooting_are_said() -> None:
+    page = readme.PAGES["docs/troubleshooting.md"].text
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `")]
+    messages = [text for row in rows for text in re.findall(r"`([^`]+)`", row)]
+    sources = [file.read_text() for package in ("arena", "policies") for file in (readme.ROOT / package).rglob("*.py")]
+    said = re.sub(r'"\s+f?"', "", "".join(sources)).replace("{what}", "environment") + "unknown algorithm"
+    assert len(messages) >= 20
+    assert [text for text in messages if text not in said] == []
+
+
 def test_names_in_messages_and_pages_exist() -> None:
     files = [file for package in ("arena", "policies", "envs") for file in (readme.ROOT / package).rglob("*.py")]
     texts = [re.sub(r"^ *(?:from|import) .*", "", file.read_text(encoding="utf-8"), flags=re.M) for file in files]

@@ -132,7 +132,7 @@ def test_onnx_files_of_all_networks_give_their_outputs(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["maddpg", "masac"])
+@pytest.mark.parametrize("name", ["maddpg", "masac", "qmix"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bool) -> None:
     algorithm = algorithm_of(name, "mlp", "choice", shared_actor=shared)
@@ -141,6 +141,18 @@ def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bo
     seen = observations_of("mlp", 1)
     logits = [eager(exported)([seen, np.array([entity])])[0] for entity in range(2)]
     assert np.abs(logits[0] - logits[1]).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_onnx_file_of_qmix_ignores_the_state() -> None:
+    algorithm = algorithm_of("qmix", "dict", "choice", state="position")
+    check_onnx(algorithm, "dict")
+    exported = algorithm.exported()
+    arrays = inputs_of(exported, "dict", 5)
+    before = eager(exported)(arrays)[0]
+    (place,) = (number for number, one in enumerate(exported.inputs) if one.get("path") == ("position",))
+    arrays[place] = arrays[place] + 1
+    np.testing.assert_array_equal(eager(exported)(arrays)[0], before)
 
 
 def test_spaces_are_exported_with_the_dtypes_of_their_leaves() -> None:

@@ -26,6 +26,8 @@ from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.networks import reparameterized
 from policies.ppo import PPO
+from policies.qmix import QMIX
+from policies.vdn import VDN
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 MIXED = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=spaces.Discrete(4, start=-1), c=VECTOR)
@@ -177,6 +179,9 @@ def noting(learner: Any) -> list[Any]:
     [
         (MADDPG, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
         (MASAC, "samples", VECTOR, NUMBERS, NORMALIZED),
+        (QMIX, "gradients", VECTOR, CHOICE, {**NORMALIZED, "n_step": 2}),
+        further(VDN, "samples", VECTOR, CHOICE, NORMALIZED),
+        further(QMIX, "samples", MIXED, CHOICE, {"state": "c", "n_step": 3}),
         further(MASAC, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
         further(MADDPG, "samples", VECTOR, NUMBERS, NORMALIZED),
         further(MADDPG, "gradients", MIXED, CHOICE, {}),
@@ -306,7 +311,7 @@ def test_sizes_count_joint_transitions_in_any_seating(kind: Any) -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [MADDPG, MASAC, MAPPO])
+@pytest.mark.parametrize("kind", [MADDPG, MASAC, MAPPO, VDN, QMIX])
 def test_teams_of_one_or_of_unequal_sizes_are_refused(kind: Any) -> None:
     for seats, message in [
         (["p", "q", "q", "q"], r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\], red\]"),

@@ -374,7 +374,7 @@ def test_a_wrapper_class_is_refused_where_a_game_has_another_interface(factory: 
         adapt(factory, {}, 1, [("time_limit", 4), ("wrappers:Shifted", None)])
     assert caught.value.path == "wrappers[1]"
     assert "wrappers:Shifted cannot go around entities that observe " in str(caught.value)
-    built_in = "frame_stack, grayscale, resize, clip_reward, time_limit, soft_time_limit, no_termination"
+    built_in = "frame_stack, grayscale, resize, clip_reward, time_limit, soft_time_limit, no_termination, state"
     assert f"use the built-in wrappers ({built_in})" in str(caught.value)
     assert adapt(Painting, {}, 1, [("wrappers:FewerActions", None)]).interface.action_spaces[0].n == 1
 
@@ -467,3 +467,64 @@ def test_no_termination_truncates_where_the_game_ends(make: Callable[..., Any]) 
 @pytest.mark.parametrize("make", [WalkEnv, Dropout])
 def test_new_ends_keep_the_interface(make: Callable[..., Any], wrapper: tuple[str, Any]) -> None:
     check_batched_env(adapt(make, {}, 2, [wrapper]), ticks=40, again=adapt(make, {}, 2, [wrapper]))
+
+
+# ------------------------------------------------------------------------------------------------------------- state
+
+
+class Summed:
+    """Two entities see their own last action; the state is the sum of all, and the tick. Of the list interface."""
+
+    observation_spaces: ClassVar[Any] = [Box(0, 9, (1,), np.float32)] * 2
+    action_spaces: ClassVar[Any] = [spaces.Discrete(5)] * 2
+    state_space = Box(0, 99, (2,), np.float32)
+
+    def reset(self) -> Any:
+        self.at, self.total = 0, 0
+        return [np.zeros(1, np.float32)] * 2
+
+    def step(self, actions: Any) -> Any:
+        self.at, self.total = self.at + 1, self.total + sum(actions)
+        return [np.array([one], np.float32) for one in actions], [0.0, 0.0], self.at == 3, [{}, {}]
+
+    def state(self) -> Any:
+        return np.array([self.total, self.at])
+
+
+def test_state_of_the_game_is_beside_each_observation_until_the_end() -> None:
+    env = adapt(Summed, {}, 2, [("state", None)])
+    assert env.interface.observation_spaces[1] == spaces.Dict(
+        observation=Box(0, 9, (1,), np.float32), state=Summed.state_space
+    )
+    frame = env.reset(np.ones(2, np.bool_))
+    assert frame.observations[0]["state"].tolist() == [[0, 0], [0, 0]]
+    for tick in (1, 2, 3):
+        step = env.step([np.array([1, 2]), np.array([0, 4])])
+        for seen, own in zip(step.frame.observations, ([[1], [2]], [[0], [4]]), strict=True):
+            assert seen["observation"].tolist() == own
+            assert seen["state"].tolist() == [[tick, tick], [6 * tick, tick]]
+    assert (step.terminated | step.truncated).all()
+    assert env.reset(np.array([True, False])).observations[1]["state"][0].tolist() == [0, 0]
+
+
+def test_state_of_a_game_of_pettingzoo_is_its_own() -> None:
+    env = adapt(pettingzoo_factory("mpe2.simple_spread_v3"), {"max_cycles": 4}, 2, [("state", None)], from_package=True)
+    check_batched_env(env)
+    frame = env.reset(np.ones(2, np.bool_), [1, 2])
+    seen = [one["observation"] for one in frame.observations]
+    for one in frame.observations:
+        np.testing.assert_array_equal(one["state"], np.concatenate(seen, 1))  # as this game declares it
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Walk, "its state_space is None; expected a Box"),
+        (WalkEnv, "a gymnasium.Env has one entity"),
+        (Matrix, "its state_space is None"),
+    ],
+)
+def test_games_without_a_state_are_refused(make: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        adapt(make, {}, 1, [("state", None)])
+    assert caught.value.path == "wrappers[0]"

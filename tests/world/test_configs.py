@@ -20,6 +20,7 @@ SMALL = {
     "losses:SimplePPO": "n_steps=8",
     "sac": "learning_starts=4",
     "dqn": "learning_starts=4",
+    "qmix": "learning_starts=4",
 }  # so that 20 ticks are enough to learn something
 ROUNDS = 2  # of a league
 LEARNED = {

@@ -15,6 +15,7 @@ from in_process import NOTES, one_match, play
 from policies.dqn import DQN
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
+from policies.qmix import QMIX
 from policies.sac import SAC
 
 
@@ -56,10 +57,15 @@ class KeepsMADDPG(_Keeps, MADDPG):
     """Of a team."""
 
 
+class KeepsQMIX(_Keeps, QMIX):
+    """Of a team's values."""
+
+
 LEARNERS = {
     "dqn": ("test_masks_in_runs:KeepsDQN", ["p"]),
     "sac": ("test_masks_in_runs:KeepsSAC", ["p"]),
     "a team in one seat": ("test_masks_in_runs:KeepsMASAC", [["p", "p"]]),
+    "a team's values": ("test_masks_in_runs:KeepsQMIX", [["p", "p"]]),
     "a team of workers": ("test_masks_in_runs:KeepsMADDPG", ["p", "p"]),
 }
 

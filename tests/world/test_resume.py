@@ -265,7 +265,8 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
 
 def test_defaults_that_follow_the_length_are_those_of_the_algorithms() -> None:
     assert SCHEDULED == OF_POLICIES
-    for name in ("a2c", "bc", "ddpg", "dqn", "hppo", "iql", "maddpg", "mappo", "masac", "ppo", "sac", "td3"):
+    names = "a2c bc ddpg dqn hppo iql maddpg mappo masac ppo qmix sac td3 vdn"
+    for name in names.split():
         options = registry.algorithm(name).Options(**({"data": "x"} if name in ("bc", "iql") else {}))
         found = {
             key: getattr(options, key)

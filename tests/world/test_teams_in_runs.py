@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from arena.records import checkpoint
 from arena.roles.protocol import RoleFailed
+from command import Command
 from fakes import all_equal
 from in_process import Played, one_match, play
 
@@ -76,6 +79,11 @@ def test_team_weights_are_valid_in_any_seating(tmp_path: Path) -> None:
     [
         ("mappo", {"n_steps": 10, "minibatch_size": 64, "normalize_observations": True}),
         pytest.param(
+            "qmix",
+            {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "maddpg",
             {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2},
             marks=pytest.mark.long,
@@ -102,6 +110,29 @@ def test_a_mappo_team_of_three_workers_learns_to_spread(tmp_path: Path) -> None:
     order = np.argsort([game["tick"] for game in played.episodes], kind="stable")
     before, after = (returns[part].mean() for part in np.array_split(order, 6)[::5])
     assert after > before + 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "seats", "message"),
+    [
+        ({"algorithm": "vdn"}, ["p", "q"], r"VDN learns from all entities of a team .* the team has one; .* take dqn"),
+        (
+            {"algorithm": "qmix", "options": {"state": "state"}},
+            [["p", "p"]],
+            r"p.*state.*put the game into the wrapper",
+        ),
+    ],
+)
+def test_value_decomposition_without_a_team_or_a_state_ends_with_2(
+    policy: Any, seats: Any, message: str, command: Command, tmp_path: Path
+) -> None:
+    data = two_step(seats, ticks=2000, **policy)
+    data["policies"]["q"] = {"algorithm": "random"}
+    if seats == [["p", "p"]]:
+        del data["policies"]["q"]
+    file = tmp_path / "team.yaml"
+    file.write_text(yaml.safe_dump(data))
+    assert re.search(message, " ".join(command("check", file, code=2).err.split()))
 
 
 @pytest.mark.parametrize("max_lag", [0, 2])

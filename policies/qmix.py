@@ -1,0 +1,88 @@
+"""QMIX (Rashid et al. 2018, arXiv 1803.11485): VDN whose sum is a monotonic mixing network.
+
+    team's value   Q(x, a) = w_2(s)' elu(W_1(s)' q + b_1(s)) + b_2(s),   q_i = Q_i(o_i, a_i)      section 4.1, figure 2
+    monotonicity   no weight in W_1(s) and w_2(s) is negative, so no dQ / dQ_i is                 eq. (5)
+
+The weights are the absolute values of what hypernetworks make of the state s; the biases may have any sign. So each
+entity's best choice by its own values is its part of the best joint action, as with the sum, but the team's value may
+depend on the choices together and on the state, which only learning needs.
+
+s is the option `state`: a part of the observations that the entities do not see, such as the wrapper `state` adds from
+the game itself; else what all entities see, and which of them act. The hypernetworks of W_1 and w_2 have the hidden
+layers of `hypernet_sizes`, none in the paper, where b_1 is linear and b_2 has a hidden layer of `mixing_units`.
+
+Everything else is `policies.vdn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from policies import vdn
+from policies.common.options import Count, Sizes, Text
+from policies.networks.actor_critic import linear, mlp
+from policies.team.networks import JointEncoder, StateEncoder
+from policies.vdn import VDN, TeamQNetwork
+
+_SMALL = 0.01  # gain of the last layers of what is added, as of actors
+
+
+class Options(vdn.Options, frozen=True, kw_only=True):
+    """What a configuration may say about QMIX."""
+
+    state: Text | None = None  # the key of the part of observations that is the state; null: all that entities see
+    mixing_units: Count = 32  # hidden units of the mixing network; the paper has 32
+    hypernet_sizes: Sizes = (64,)  # layers of the networks that make its weights, as in EPyMARL; []: as in the paper
+
+
+class MixedQNetwork(TeamQNetwork):
+    """As `TeamQNetwork`, with a mixing network of `units` hidden units; `hypernet_sizes` as the option."""
+
+    def __init__(
+        self,
+        encoder: JointEncoder,
+        choices: int,
+        *,
+        units: int,
+        hypernet_sizes: Sequence[int],
+        generator: torch.Generator,
+        **actors: Any,
+    ) -> None:
+        super().__init__(encoder, choices, generator=generator, **actors)
+        self.units, features = units, encoder.state_features
+        # Q begins near 0, and follows q_i by the sum of `units` products of two weights, about 1. Where both began
+        # larger (gains of 1), values grew without bound in simple_spread and level-based foraging.
+        layers: dict[str, Any] = {"activation": "relu", "generator": generator}
+        of_weights = {"hidden_sizes": hypernet_sizes, "gain": units**-0.5, **layers}
+        self.first_weights = mlp(features, encoder.entities * units, **of_weights)
+        self.first_bias = linear(features, units, _SMALL, generator)
+        self.last_weights = mlp(features, units, **of_weights)
+        self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=_SMALL, **layers)
+
+    def mixed(self, values: Tensor, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
+        state = self.encoder.state_of(leaves, joint)
+        weights = self.first_weights(state).abs().view(len(state), -1, self.units)  # [N, E, units]
+        hidden = functional.elu(torch.einsum("ne,neu->nu", values, weights) + self.first_bias(state))
+        mixed: Tensor = (hidden * self.last_weights(state).abs()).sum(1) + self.last_bias(state).squeeze(1)
+        return mixed
+
+
+class QMIX(VDN):
+    """One worker of a QMIX policy; the actions are Discrete."""
+
+    Options = Options
+
+    def make_network(self, generator: torch.Generator) -> nn.Module:
+        o, space = self.options, self.env.single_observation_space
+        encoder = (
+            JointEncoder(space, self.entities, generator)
+            if o.state is None
+            else StateEncoder(space, self.entities, generator, state=o.state)
+        )
+        mixing = {"units": o.mixing_units, "hypernet_sizes": o.hypernet_sizes}
+        return MixedQNetwork(encoder, self.actions.outputs, **mixing, **self.actors(generator))
