@@ -238,6 +238,10 @@ def cartpoles() -> list[Row]:
         single("cartpole-dqn-prioritised", game, 50_000, 450, lanes=1),
         single("positions-ppo-recurrent", unseen, 100_000, 400),
         single("positions-ppo-feedforward", unseen, 100_000, 200, at_most=True),
+        single("positions-dqn-recurrent", unseen, 100_000, 450, lanes=4),
+        single("positions-sac-recurrent", unseen, 100_000, 400, lanes=4),
+        single("swing-td3-recurrent", "without_velocities:pendulum", 50_000, -250, lanes=1),
+        single("swing-sac-recurrent", "without_velocities:pendulum", 50_000, -250, lanes=1),
         Row("two-cartpoles", "learning_games:TwoCartPoles", 300_000, two, ["ppo", "dqn"], goals),
     ]
 

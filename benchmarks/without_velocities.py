@@ -15,8 +15,18 @@ from gymnasium.wrappers import TransformObservation
 
 def cartpole() -> gymnasium.Env[Any, Any]:
     """CartPole-v1; the observation is float32 [2]: the cart's position and the pole's angle."""
-    env = gymnasium.make("CartPole-v1")
+    return _shown("CartPole-v1", slice(None, None, 2))
+
+
+def pendulum() -> gymnasium.Env[Any, Any]:
+    """Pendulum-v1; the observation is float32 [2]: the cosine and the sine of the angle."""
+    return _shown("Pendulum-v1", slice(2))
+
+
+def _shown(name: str, numbers: slice) -> gymnasium.Env[Any, Any]:
+    """A game of Gymnasium of which only these numbers of an observation are shown."""
+    env = gymnasium.make(name)
     seen = env.observation_space
     assert isinstance(seen, spaces.Box)
-    space = spaces.Box(seen.low[::2], seen.high[::2], dtype=np.float32)
-    return TransformObservation(env, lambda observation: observation[::2], space)
+    space = spaces.Box(seen.low[numbers], seen.high[numbers], dtype=np.float32)
+    return TransformObservation(env, lambda observation: observation[numbers], space)

@@ -36,8 +36,7 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Transitions
-from policies.extensions import make_encoder
-from policies.networks.critics import ActorAndCritics, Critics, frozen
+from policies.networks.critics import ActorAndCritics, Critics, actor_features, frozen
 from policies.networks.heads import normal
 from policies.networks.reparameterized import ActionNoise, GumbelSoftmaxActions, TanhActions, noisy
 
@@ -89,9 +88,10 @@ class DDPG(OffPolicy):
             check_idle(o, "gumbel_temperature", "output_penalty", where=f"the actions are {space}")
             self.actions = TanhActions(space)
         outputs, layers = self.actions.outputs, self.layers(generator)
-        encoder = make_encoder(env.single_observation_space, generator, o.encoder)
+        encoder = self.make_encoder(generator)
         critics = Critics(encoder, actions=self.actions.inputs, outputs=1, count=self.n_critics, **layers)
-        self.network = ActorAndCritics(critics, outputs, **layers).to(self.device)
+        own = self.make_actor_encoder(encoder, generator)
+        self.network = ActorAndCritics(critics, outputs, encoder=own, **layers).to(self.device)
         self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
         if isinstance(self.actions, TanhActions):
             self.noise = noise_of(o, env.num_envs, outputs, self.generator)
@@ -128,14 +128,14 @@ class DDPG(OffPolicy):
         critics = self.network.critics
         with torch.no_grad():
             targets = self.targets_of(batch)
-        features = critics.encoder(batch.observations)
+        features = batch.features(critics.encoder)
         values = critics(features, self.actions.to_critics(batch.actions)).squeeze(-1)  # [k, N]
         errors = values - targets
         critic_loss = (batch.weights * errors.square()).mean(1).sum()
         losses, metrics = [critic_loss], [critic_loss, values.mean()]
         if self.actor_is_due:
             detached = features.detach()  # the critics' loss alone trains the encoder
-            outputs = self.network.actor(detached)
+            outputs = self.network.actor(actor_features(self.network.actor, batch.features, detached))
             with frozen(critics):
                 actions, _ = self.actions.sample(outputs, batch.masks, self.generator)
                 losses.append(-critics(detached, actions)[0].mean())
@@ -148,8 +148,9 @@ class DDPG(OffPolicy):
     def targets_of(self, batch: Transitions) -> Tensor:
         """y [N], by the target networks."""
         critics, actor = self.targets["critics"].module, self.targets["actor"].module
-        features = critics.encoder(batch.next_observations)
-        actions = self.smoothed(self.actions.sample(actor(features), batch.next_masks, self.generator)[0])
+        features = batch.next_features(critics.encoder)
+        outputs = actor(actor_features(actor, batch.next_features, features))
+        actions = self.smoothed(self.actions.sample(outputs, batch.next_masks, self.generator)[0])
         least: Tensor = critics(features, actions).squeeze(-1).amin(0)
         return batch.rewards + batch.discounts * least
 

@@ -4,6 +4,7 @@
     dueling      Q(s, a) = V(s) + A(s, a) - mean of A(s, .)        Wang et al. 2016, arXiv 1511.06581, eq. (9)
     n_step       R, the sum of n discounted rewards                as in Hessel et al. 2018, arXiv 1710.02298
     prioritized  transitions of large errors are replayed more     Schaul et al. 2016, arXiv 1511.05952
+    recurrent    a memory; sequences are replayed, with burn-in    Kapturowski et al. 2019 (R2D2)
 
 Q' is the target network. Without options it follows Q a little at every gradient step, as in Lillicrap et al. 2016
 (arXiv 1509.02971): with a copy that is kept for 100 steps CartPole was unlearned again with some seeds. Where the
@@ -51,7 +52,6 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Transitions
-from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.heads import DiscreteHead, allow
 
@@ -77,7 +77,6 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
     exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
-    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
 
     INTENSITY, INTENSITY_EXPONENT, LARGEST_INTENSITY = 64.0, 0.5, 16.0
 
@@ -128,8 +127,21 @@ class QNetwork(nn.Module):
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Q(s, .) [N, choices] for leaves [N, ...]."""
-        outputs: Tensor = self.layers(self.encoder(leaves))
+        return self.values(self.encoder(leaves))
+
+    def values(self, features: Tensor) -> Tensor:
+        """Q(s, .) [N, choices] for what the encoder has found, [N, features]."""
+        outputs: Tensor = self.layers(features)
         return outputs if self.mix is None else outputs @ self.mix
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that a row remembers."""
+        return self.encoder.memory_size
+
+    def remember(self, leaves: Sequence[Tensor]) -> Any:
+        """The memory [N, memory_size] after a tick, of leaves of which the last is the memory before it."""
+        return self.encoder.ticked(leaves)[1]
 
 
 class DQN(OffPolicy):
@@ -148,8 +160,9 @@ class DQN(OffPolicy):
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
         """The network, whose initial weights are drawn from `generator`."""
-        encoder = make_encoder(self.env.single_observation_space, generator, self.options.encoder)
-        return QNetwork(encoder, self.actions.outputs, dueling=self.options.dueling, **self.layers(generator))
+        return QNetwork(
+            self.make_encoder(generator), self.actions.outputs, dueling=self.options.dueling, **self.layers(generator)
+        )
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
@@ -185,17 +198,22 @@ class DQN(OffPolicy):
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
-        taken = self.network(batch.observations).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
+        features, next_features = batch.all_features(self.network.encoder)
+        taken = self.network.values(features).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
         with torch.no_grad():
-            targets = self.targets_of(batch)
+            targets = self.targets_of(batch, next_features)
         losses = batch.weights * functional.huber_loss(taken, targets, reduction="none")
         errors = (taken - targets).detach()
         return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
 
-    def targets_of(self, batch: Transitions) -> Tensor:
-        """y = r + gamma^n max Q'(s', .) [N]; with `double` the network chooses and the target network values."""
-        values: Tensor = self.targets["network"].module(batch.next_observations)
-        choosing = self.network(batch.next_observations) if self.options.double else values
+    def targets_of(self, batch: Transitions, next_features: Tensor) -> Tensor:
+        """y = r + gamma^n max Q'(s', .) [N]; with `double` the network chooses and the target network values.
+
+        `next_features` are those that the network's encoder finds in the next observations.
+        """
+        target = self.targets["network"].module
+        values: Tensor = target.values(batch.next_features(target.encoder))
+        choosing = self.network.values(next_features) if self.options.double else values
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
 

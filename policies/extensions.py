@@ -32,6 +32,7 @@ from arena.game.spaces import leaves_of
 from arena.registry import load_object, where_raised
 from policies.common.tensors import to_tensors
 from policies.networks.actor_critic import Encoder
+from policies.networks.recurrent import RecurrentEncoder
 
 Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
 """`package.module:Class`, or `{class: ..., options: {...}}`."""
@@ -172,6 +173,15 @@ class UserEncoder(Encoder):
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         return self.own(leaves)  # type: ignore[no-any-return]
+
+
+def make_recurrent_encoder(
+    space: Space[Any], generator: torch.Generator, options: Any, *, first: int = 0
+) -> RecurrentEncoder:
+    """The encoder with a memory that `recurrent`, `hidden_size` and `encoder` say, of one layer; `first` as there."""
+    inner = None if options.encoder is None else make_encoder(space, generator, options.encoder)
+    size = {"kind": options.recurrent, "hidden_size": options.hidden_size}
+    return RecurrentEncoder(space, **size, generator=generator, inner=inner, count=1, first=first)
 
 
 def make_encoder(space: Space[Any], generator: torch.Generator, spec: str | Mapping[str, Any] | None) -> Encoder:

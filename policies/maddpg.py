@@ -56,7 +56,6 @@ class MADDPG(Centralized):
     """One worker of a MADDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
-    refused_options = ("encoder",)
     export_as = {"box": "deterministic"}
     numbers = TanhActions
     n_critics = 1

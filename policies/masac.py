@@ -66,7 +66,6 @@ class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
-    refused_options = ("encoder",)
     export_as = {"box": "squashed_gaussian"}
     numbers = SquashedGaussianActions
     n_critics = 2

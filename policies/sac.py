@@ -24,8 +24,7 @@ from policies.common.algorithm import Metrics
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_unused
 from policies.common.replay import Transitions
-from policies.extensions import make_encoder
-from policies.networks.critics import ActorAndCritics, Critics, Temperature, frozen
+from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen
 from policies.networks.reparameterized import check_reachable, soft_actions, target_entropy
 
 
@@ -56,11 +55,12 @@ class SAC(OffPolicy):
         o, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
         self.actions, layers = soft_actions(env.single_action_space), self.layers(generator)
         check_reachable(o.target_entropy, env.single_action_space)
-        encoder = make_encoder(env.single_observation_space, generator, o.encoder)
+        encoder = self.make_encoder(generator)
         inputs, outputs = self.actions.inputs, self.actions.values
         critics = Critics(encoder, actions=inputs, outputs=outputs, count=self.n_critics, **layers)
         temperature = Temperature() if o.ent_coef == "auto" else None
-        network = ActorAndCritics(critics, self.actions.outputs, temperature=temperature, **layers)
+        own: dict[str, Any] = {"temperature": temperature, "encoder": self.make_actor_encoder(encoder, generator)}
+        network = ActorAndCritics(critics, self.actions.outputs, **own, **layers)
         self.network = network.to(self.device)
         self.set_up(dict(network.named_children()), {"critics": "critics"})
 
@@ -72,13 +72,13 @@ class SAC(OffPolicy):
         network, actions, alpha = self.network, self.actions, self.alpha
         with torch.no_grad():
             targets = batch.rewards + batch.discounts * self.next_values(batch)
-        features = network.critics.encoder(batch.observations)
+        features = batch.features(network.critics.encoder)
         values = network.critics(features, actions.to_critics(batch.actions))  # [k, N, outputs]
         taken = actions.of_actions(values, batch.actions)
         errors = taken - targets
         critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()  # eq. (5)
         detached = features.detach()  # the critics' loss alone trains the encoder
-        outputs = network.actor(detached)
+        outputs = network.actor(actor_features(network.actor, batch.features, detached))
         with frozen(network.critics):
             soft_values, entropies = actions.soft_values(
                 outputs,
@@ -98,10 +98,9 @@ class SAC(OffPolicy):
     def next_values(self, batch: Transitions) -> Tensor:
         """V [N] of the next observations, by the target critics: eq. (3)."""
         network, critics = self.network, self.targets["critics"].module
-        features = network.critics.encoder(batch.next_observations)
-        outputs, masks = network.actor(features), batch.next_masks
-        if critics.encoder.learns:  # an encoder without weights has no copy that differs
-            features = critics.encoder(batch.next_observations)
+        features = batch.next_features(critics.encoder)
+        seen = batch.next_features(getattr(network.actor, "encoder", network.critics.encoder))
+        outputs, masks = network.actor(seen), batch.next_masks
         critic = lambda chosen: critics(features, chosen)  # noqa: E731
         return self.actions.soft_values(outputs, masks, critic, self.alpha, self.generator)[0]  # type: ignore[no-any-return]
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from policies import dqn
+from policies.common.off_policy import MEMORY
 from policies.common.options import (
     Count,
     Fraction,
@@ -41,7 +42,7 @@ from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
 
-REFUSED = ("encoder", "extra_loss")
+REFUSED = ("encoder", "extra_loss", *MEMORY)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -140,7 +141,7 @@ class VDN(TeamLearner, DQN):
         errors = (values - targets).detach()
         return losses.mean(), torch.stack([losses, values, errors.abs()]).mean(1).detach(), errors
 
-    def targets_of(self, batch: Transitions) -> Tensor:
+    def targets_of(self, batch: Transitions) -> Tensor:  # type: ignore[override]  # its network reads the leaves
         """y [N]; with `double` the network chooses and the target network values."""
         target = self.targets["network"].module
         choosing, _ = (self.network if self.options.double else target).of_team(batch.next_observations)

@@ -252,10 +252,10 @@ class Algorithm(ABC):
     def made_up_batch(self) -> Any:
         """A minibatch of two rows as a further loss gets it, from `made_up`."""
 
-    def made_up(self) -> tuple[list[Any], Tensor | None, Any]:
-        """Leaves as the network takes them, masks and actions [2, ...] of samples of the spaces."""
+    def made_up(self, rows: int = 2) -> tuple[list[Any], Tensor | None, Any]:
+        """Leaves as the network takes them, masks and actions [rows, ...] of samples of the spaces."""
         space = self.env.single_observation_space
-        observed, acted = (batched_space(one, 2) for one in (space, self.env.single_action_space))
+        observed, acted = (batched_space(one, rows) for one in (space, self.env.single_action_space))
         for batched in (observed, acted):
             batched.seed(0)
         leaves = to_leaves(space, observed.sample())
@@ -263,7 +263,7 @@ class Algorithm(ABC):
             if isinstance(leaf, Tensor) and leaf.is_floating_point():
                 leaf.clamp_(-10, 10)  # a Box may have bounds as far as a float goes
         masked = getattr(self.env, "masked", False) and self.actions.mask_size
-        masks = torch.ones(2, self.actions.mask_size, dtype=torch.bool) if masked else None
+        masks = torch.ones(rows, self.actions.mask_size, dtype=torch.bool) if masked else None
         return self.preprocess(leaves), masks, self.actions.from_env(acted.sample())
 
     @property

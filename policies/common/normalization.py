@@ -165,8 +165,7 @@ class ObservationNormalizer:
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
-        now, later = self(list(batch.observations)), self(list(batch.next_observations))
-        return batch.replace(observations=tuple(now), next_observations=tuple(later))
+        return batch.observed(self)
 
     def update(self, found: Sequence[Statistics]) -> None:
         """Takes in what the group has seen since the last time."""

@@ -32,6 +32,32 @@ from policies.common.tensors import to_arrays, to_tensors
 NO_DECISION = -1  # no point
 
 
+class SequenceLayout(NamedTuple):
+    """How the transitions of an episode are cut into sequences (Kapturowski et al. 2019, openreview r1lyTjAqYX).
+
+        points       0 . . . . . . . 8 . . . . . . . 16            length = 8, burn_in = 3
+        learned      |------1------||------2------||-----
+        burned in                |---|          |---|              2 begins with the memory at 5, 3 with that at 13
+
+    Each transition is learned from in one sequence. All but the first of an episode begin with `burn_in` points of the
+    one before, from which the current weights make a memory.
+    """
+
+    length: int  # transitions of a sequence that are learned from, at most
+    burn_in: int  # points before them, less than `length`
+    n_step: int  # of the transitions
+    memory_size: int  # numbers that a row remembers
+
+
+class SequencePoints(NamedTuple):
+    """How the points of a fragment are chained to sequences, of which `Q` begin."""
+
+    previous: Tensor  # [K] int64: the point of the same row and episode before each; `NO_DECISION`: there is none
+    firsts: Tensor  # [Q] int64: where the first transition begins that is learned from
+    origins: Tensor  # [Q] int64: the first point of the burn-in; without one, `firsts`
+    memories: Tensor  # [Q, memory_size] float32: what the row remembered before it saw the origin
+
+
 class NStepBatch(NamedTuple):
     """Points that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
 
@@ -42,17 +68,27 @@ class NStepBatch(NamedTuple):
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
     followings: Tensor  # [C] int64: numbers of the points that follow; the start itself if there is none
+    sequences: SequencePoints | None = None  # of rows with memory
+
+    @property
+    def transitions(self) -> tuple[Tensor, ...]:
+        """The columns [C] of the transitions."""
+        return self[2:7]
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
-        first, points, *_ = self
+        first, points, *_, sequences = self
         sample = {"first": first, "observations": list(points.observations), "masks": points.masks}
-        return to_arrays({**sample, **dict(zip(self._fields[2:], self[2:], strict=True))})  # type: ignore[no-any-return]
+        more = {} if sequences is None else {"sequences": sequences._asdict()}
+        columns = zip(self._fields[2:7], self.transitions, strict=True)
+        return to_arrays({**sample, **dict(columns), **more})  # type: ignore[no-any-return]
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
         fields = to_tensors(dict(samples))
+        if "sequences" in fields:
+            fields["sequences"] = SequencePoints(**fields["sequences"])
         return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
 
 
@@ -82,11 +118,16 @@ class NStepBuilder:
         experience.add(actions, *env.step(...))
     experience.cut()                                       what is new since the last cut
 
-    A transition sums the rewards of `n_step` actions at most; `gamma` is the discount per action.
+    A transition sums the rewards of `n_step` actions at most; `gamma` is the discount per action. With `sequences`
+    transitions are chained: set `memory` [rows, memory_size], what rows remember, before `begin` and each `add`.
     """
 
-    def __init__(self, layout: RowLayout, *, rows: int, n_step: int, gamma: float) -> None:
-        self.layout, self.rows = layout, rows
+    memory: NDArray[np.float32]
+
+    def __init__(
+        self, layout: RowLayout, *, rows: int, n_step: int, gamma: float, sequences: SequenceLayout | None = None
+    ) -> None:
+        self.layout, self.rows, self.sequences = layout, rows, sequences
         self.worker_rows = rows  # of this worker's environment
         self._leaves, reward_shape = layout.leaves, layout.reward_shape
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
@@ -99,6 +140,9 @@ class NStepBuilder:
         self._all_rows = np.arange(rows)
         self.given: NDArray[np.bool_] | None = None
         self.given_actions: NDArray[Any] | None = None
+        self._ages = np.zeros(rows, np.int64)  # of each row's newest point in its chain: 0 is the first
+        self._origins = np.full(rows, NO_DECISION)  # where the burn-in of the row's next sequence begins,
+        self._memories = np.zeros((rows, sequences.memory_size if sequences else 0), np.float32)  # and the memory there
         self._no_points = Columns(Storage(self._leaves, layout.mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
@@ -145,26 +189,42 @@ class NStepBuilder:
         fragment = NStepBatch.from_samples(state)
         self._count = fragment.first
         self._clear()
-        self._keep(fragment.points)
-        self._done.append(tuple(column.numpy() for column in fragment[2:]))
+        self._points.append(fragment.points)
+        self._count += fragment.points.size
+        self._done.append(tuple(column.numpy() for column in fragment.transitions))
+        if self.sequences is not None and fragment.sequences is not None:
+            previous, firsts, origins, memories = fragment.sequences
+            self._previous.append(previous.numpy())
+            self._begun.append((firsts.numpy(), origins.numpy(), memories.numpy()))
 
     def _clear(self) -> None:
         self._first = self._count
         self._points = [self._no_points]
-        self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
+        self._done: list[tuple[NDArray[Any], ...]] = []  # `transitions` of a fragment, [C_i, ...] each
+        none = self._starts[:0, 0]
+        self._previous, self._begun = [none], [(none, none, self._memories[:0])]  # columns of `SequencePoints`
 
     def _fragment(self) -> NStepBatch:
         columns = zip(self._nothing_done, *self._done, strict=True)
         with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        return NStepBatch(self._first, Columns.cat(self._points), *map(torch.from_numpy, joined))
+        starts, *others = map(torch.from_numpy, joined)
+        actions, rewards, discounts, followings = others
+        fragment = NStepBatch(self._first, Columns.cat(self._points), starts, actions, rewards, discounts, followings)
+        if self.sequences is None:
+            return fragment
+        chained = self._previous, *zip(*self._begun, strict=True)
+        points = (torch.from_numpy(np.concatenate(parts)) for parts in chained)
+        return fragment._replace(sequences=SequencePoints(*points))
 
     def _see(self, observations: Any, fields: StepFields) -> None:
         """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""
         self.given, self.given_actions = fields.given, fields.given_action
         acting, points = self._look(observations, fields)
         self._acting: Any = acting
-        numbers = self._keep(points if isinstance(acting, slice) else points.take(torch.from_numpy(acting)))
+        numbers = self._keep(points if isinstance(acting, slice) else points.take(torch.from_numpy(acting)), acting)
+        if self.sequences is not None:
+            self._begin_sequences(self.sequences, self._all_rows[acting], numbers)
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
             complete, last = self._all_rows[acting][full], self._starts.shape[1] - 1
@@ -180,6 +240,16 @@ class NStepBuilder:
         self.mask = to_mask(fields.action_mask, self.layout.mask_size)
         return who_acts(fields.active), Columns(tuple(self.leaves), self.mask)
 
+    def _begin_sequences(self, layout: SequenceLayout, rows: NDArray[np.intp], numbers: NDArray[np.int64]) -> None:
+        """Notes at which of the new points of rows a sequence begins, and at which its burn-in."""
+        memory = self.memory.reshape(self.rows, -1)
+        ages = self._ages[rows] = np.where(self._starts[rows, 0] == NO_DECISION, 0, self._ages[rows] + 1)
+        origin = (ages == 0) | ((ages + layout.burn_in) % layout.length == 0)
+        self._origins[rows[origin]] = numbers[origin]
+        self._memories[rows[origin]] = memory[rows[origin]]
+        if len(first := np.flatnonzero(ages % layout.length == 0)):
+            self._begun.append((numbers[first], self._origins[rows[first]], self._memories[rows[first]]))
+
     def _discounts(self, rows: NDArray[np.intp], actions: Any) -> Any:
         """Discounts [K, *reward_shape] after so many actions of rows [K]; a number: of all alike."""
         return self._powers[np.broadcast_to(actions, len(rows))]
@@ -193,16 +263,18 @@ class NStepBuilder:
             mask = to_mask(fields.final_mask, self.layout.mask_size)  # without one everything is allowed
             leaves = last_leaves(self.layout.space, fields.final_obs, cut, double=self.layout.double)
             points = Columns(tuple(leaves), None if mask is None else mask[torch.from_numpy(cut)])
-            following[cut] = self._keep(points)
+            following[cut] = self._keep(points, cut)
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
         self._starts[ended] = NO_DECISION
 
-    def _keep(self, points: Columns) -> NDArray[np.int64]:
-        """Takes new points; returns their numbers."""
+    def _keep(self, points: Columns, rows: Any) -> NDArray[np.int64]:
+        """Takes new points of rows; returns their numbers."""
         self._points.append(points)
         self._count += points.size
+        if self.sequences is not None:
+            self._previous.append(self._starts[rows, 0].copy())
         return np.arange(self._count - points.size, self._count)
 
     def _complete(

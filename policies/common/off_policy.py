@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from arena.group.group import Group
 from policies.common.adam import Adam, Optimizer, Target
 from policies.common.algorithm import (
@@ -35,7 +36,7 @@ from policies.common.algorithm import (
     stream,
 )
 from policies.common.normalization import ObservationNormalizer, joined, pooled
-from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
 from policies.common.options import (
     AUTO,
     Activation,
@@ -49,6 +50,7 @@ from policies.common.options import (
     NonNegative,
     Positive,
     PositiveFraction,
+    Recurrent,
     Schedule,
     Scheduled,
     Sizes,
@@ -57,8 +59,13 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Replay, ReplayRatio, Transitions
+from policies.common.sequences import SequenceReplay, Sequences
 from policies.exporting import Exported, decoding_of, exported
-from policies.extensions import Extension
+from policies.extensions import Extension, make_encoder, make_recurrent_encoder
+from policies.networks.actor_critic import Encoder
+
+MEMORY = ("recurrent", "hidden_size", "sequence_length", "burn_in")
+"""The options of a policy with memory."""
 
 _MINIBATCH = 256  # transitions of the group in a gradient step with `batch_size: auto`,
 _LEAST = 64  # but no fewer of each worker
@@ -87,8 +94,13 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
     encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
+    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
     hidden_sizes: Sizes = (256, 256)  # layers of each network
     activation: Activation = "relu"  # tanh or relu
+    recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before each network; null: none
+    hidden_size: Count = 64  # units of that layer
+    sequence_length: Count = 16  # transitions at most that gradients go back through in time
+    burn_in: Natural = 8  # observations before them from which a sequence's stored memory is brought up to date
     device: Device = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one
     deterministic: bool = True  # on a GPU: runs repeat to the bit; false: the fastest algorithms, whose sums vary
     log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
@@ -101,6 +113,10 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_unused(self, "clip_observations", normalize_observations=False)
+        check_unused(self, *MEMORY[1:], recurrent=None)
+        if self.recurrent is not None and self.burn_in >= self.sequence_length:
+            least = f"less than sequence_length, {self.sequence_length}: a sequence is burned in by the one before it"
+            raise wrong("burn_in", self.burn_in, least)
         for name in ("batch_size", "learning_starts", "n_step"):
             value = getattr(self, name)
             if value != AUTO and value > self.buffer_size:
@@ -186,18 +202,21 @@ class OffPolicy(Algorithm):
         self.targets = {name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()}
         self.normalization = normalizer(space, clip=o.clip_observations, enabled=o.normalize_observations)
         self.preprocess = self.normalization
-        rows, steps = self.env.num_envs, {"n_step": o.n_step, "gamma": o.gamma}
+        if o.recurrent is not None:
+            self.memory_size = self.network.memory_size
+        rows, steps = self.env.num_envs, {"n_step": o.n_step, "gamma": o.gamma, "sequences": self.layout_of_sequence()}
         self.experience = experience or NStepBuilder(self.layout_of_row(), rows=rows, **steps)
         size, pooled = size or group.size, self.pools_samples
         self.replay: Any = None
         if group.is_root or not pooled:
-            self.replay = Replay(
-                self.experience.layout,
-                capacity=o.buffer_size if pooled else -(-o.buffer_size // size),
-                workers=size if pooled else 1,
-                alpha=o.priority_alpha if o.prioritized else None,
-                epsilon=o.priority_epsilon,
-            )
+            kept: dict[str, Any] = {
+                "capacity": o.buffer_size if pooled else -(-o.buffer_size // size),
+                "workers": size if pooled else 1,
+                "alpha": o.priority_alpha if o.prioritized else None,
+                "epsilon": o.priority_epsilon,
+            }
+            layout, sequences = self.experience.layout, self.experience.sequences
+            self.replay = Replay(layout, **kept) if sequences is None else SequenceReplay(layout, sequences, **kept)
         self.rank, self.size = group.rank if rank is None else rank, size
         stored = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*stored, gradient_steps=self, ticks_done=self)
@@ -207,10 +226,33 @@ class OffPolicy(Algorithm):
         space, actions = self.env.single_observation_space, self.actions
         return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double)
 
+    def layout_of_sequence(self) -> SequenceLayout | None:
+        """How transitions are cut into sequences; None: without memory."""
+        o = self.options
+        return SequenceLayout(o.sequence_length, o.burn_in, o.n_step, self.memory_size) if self.memory_size else None
+
+    def make_encoder(self, generator: torch.Generator) -> Encoder:
+        """The encoder of observations that the options say; with `recurrent` it has a memory."""
+        space, o = self.env.single_observation_space, self.options
+        if o.recurrent is None:
+            return make_encoder(space, generator, o.encoder)
+        return make_recurrent_encoder(space, generator, o)
+
+    def make_actor_encoder(self, of_critics: Encoder, generator: torch.Generator) -> Encoder | None:
+        """An actor's own encoder beside that of the critics, with the memory behind theirs; None: without memory."""
+        if not of_critics.memory_size:
+            return None
+        space = self.env.single_observation_space
+        return make_recurrent_encoder(space, generator, self.options, first=of_critics.memory_size)
+
     def made_up_batch(self) -> Transitions:
         leaves, masks, actions = self.made_up()
-        observations, ones = tuple(leaves), torch.ones(2)
-        return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, torch.arange(2))
+        observations, ones, rows = tuple(leaves), torch.ones(2), torch.arange(2)
+        if not self.memory_size:
+            return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, rows)
+        columns = observations, masks, actions, ones, (), masks, 0.9 * ones, ones, rows
+        burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
+        return Sequences(*columns, torch.tensor([2]), rows, rows, torch.zeros(1, self.memory_size), rows[:1], burn_in)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
@@ -228,7 +270,9 @@ class OffPolicy(Algorithm):
         """Plays and learns until the environment raises `BudgetReached`."""
         check_autoreset(self.env, type(self).__name__)
         self.share_weights()
-        self.experience.begin(*self.env.reset())
+        observations, infos = self.env.reset()
+        self.forget_all(infos)
+        self.experience.begin(observations, infos)
         while True:
             self.play()
             if self.ticks_done % self.options.train_every == 0:
@@ -236,11 +280,19 @@ class OffPolicy(Algorithm):
                 if self.ticks_done % self.options.log_every < self.options.train_every:
                     self.log()
 
+    def forget_all(self, infos: Mapping[str, Any]) -> None:
+        """Clears the memory of all rows, before their episodes begin."""
+        self._active = fields_of(infos).active
+        self.memory = self.experience.memory = np.zeros((self.env.num_envs, self.memory_size), np.float32)
+
     @torch.inference_mode()
     def play(self) -> None:
-        experience = self.experience
-        if self.intensity.has_started:
+        experience, leaves = self.experience, list[Any]()
+        if self.memory_size:
+            leaves = moved([*self.normalization(experience.leaves), torch.from_numpy(self.memory)], self.device)
+        elif self.intensity.has_started:
             leaves = moved(self.normalization(experience.leaves), self.device)
+        if self.intensity.has_started:
             actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
             actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
@@ -248,6 +300,11 @@ class OffPolicy(Algorithm):
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
             actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
         step = self.env.step(self.actions.to_env(actions))
+        if self.memory_size:
+            after = self.network.remember(leaves).cpu().numpy()
+            self.memory[:] = after if self._active is None else np.where(self._active[:, None], after, self.memory)
+            self.memory[step[2] | step[3]] = 0.0
+            self._active = fields_of(step[4]).active
         experience.add(actions, *step)
         if self.noise is not None:
             self.noise.restart(step[2] | step[3])  # terminated or truncated
@@ -394,19 +451,25 @@ class OffPolicy(Algorithm):
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
-    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Tensor, None]:
+    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Tensor, Tensor | None]:
+        memory = self.network.remember(leaves) if self.memory_size else None
         if draws is None or isinstance(draws, torch.Generator):
-            return self.act(leaves, mask, draws), None
+            return self.act(leaves, mask, draws), memory
         rows = [  # row by row: a game's draws do not depend on the other games of the batch
             self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
             for row, generator in enumerate(draws)
         ]
-        return torch.cat(rows), None
+        return torch.cat(rows), memory
 
     def exported(self) -> Exported:
         """What chooses actions, for `arena export`."""
         decoding = decoding_of(self.env.single_action_space, **self.export_as)
-        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
+
+        def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+            return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
+
+        more: dict[str, Any] = {"normalization": self.normalization, "memory_size": self.memory_size}
+        return exported(self.network, self.env.single_observation_space, decoding, outputs=outputs, **more)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
@@ -430,12 +493,19 @@ class OffPolicy(Algorithm):
                 f"{o.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
                 path="options.learning_starts",
             )
-        least = 2 * rows * (o.train_every + o.n_step) * workers
+        kept = o.n_step if o.recurrent is None else o.n_step + o.burn_in + o.sequence_length
+        least = 2 * rows * (o.train_every + kept) * workers
         if o.buffer_size < least:
             raise ConfigError(
                 f"got {o.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
                 f"transitions are under way ({players}); raise buffer_size, or lower train_every",
                 path="options.buffer_size",
+            )
+        if o.recurrent is not None and o.sequence_length > ticks:
+            raise ConfigError(
+                f"no episode of a run of {ticks} ticks has {o.sequence_length} transitions; set sequence_length to "
+                f"{ticks} or less, or raise ticks",
+                path="options.sequence_length",
             )
         settled = o.settled(rows=rows, workers=workers)
         intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers

@@ -11,7 +11,7 @@ the few new items into the same memory in half the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from policies.common.columns import Columns, Storage
 from policies.common.nstep import NStepBatch, RowLayout
+from policies.networks.actor_critic import Encoder
 
 _WIDTH = 64
 _TOP = 4096  # numbers whose running sum takes no longer than one more level would
@@ -191,6 +193,24 @@ class Transitions(Columns, frozen=True):
     weights: Tensor  # [N] float32: of importance sampling; ones where replay is uniform
     indices: Tensor  # [N] int64: where they lie, for `update_priorities`
 
+    def observed(self, function: Callable[[list[Tensor]], list[Tensor]]) -> Self:
+        """A copy whose observations are what a function makes of their leaves."""
+        now, later = (tuple(function(list(leaves))) for leaves in (self.observations, self.next_observations))
+        return self.replace(observations=now, next_observations=later)
+
+    def features(self, encoder: Encoder) -> Tensor:
+        """What an encoder finds in the observations, [N, features]."""
+        return encoder(self.observations)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def next_features(self, encoder: Encoder) -> Tensor:
+        """The same of the next observations, without gradient."""
+        return encoder(self.next_observations)  # type: ignore[no-any-return]
+
+    def all_features(self, encoder: Encoder) -> tuple[Tensor, Tensor]:
+        """`features` and `next_features`."""
+        return self.features(encoder), self.next_features(encoder)
+
 
 class RingBuffer:
     """The slots of one worker's points, by their numbers: from `base` on, the last `length` of them."""
@@ -273,7 +293,7 @@ class Replay:
         points = fragment.points.map(lambda column: column[count - len(slots) :])  # a long fragment does not fit
         masks = None if points.masks is None else points.masks.numpy()
         self._points.write(slots, [leaf.numpy() for leaf in points.observations], masks)
-        starts, *columns, followings = (column.numpy() for column in fragment[2:])
+        starts, *columns, followings = (column.numpy() for column in fragment.transitions)
         alive = starts >= ring.oldest  # the point of a row that waited for long may be overwritten
         slots = ring.slots(starts[alive])
         for array, column in zip(self._arrays, (*columns, ring.slots(followings)), strict=True):

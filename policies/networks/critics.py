@@ -3,6 +3,8 @@
     observations --encoder--> features --+--> Q_1, ..., Q_k
     actions, if they are numbers --------+
 
+With memory the actor has an encoder of its own (as in Ni et al. 2022, arXiv 2110.05038), which its loss trains.
+
 The errors of two critics differ, so the lesser of their values overestimates less than one critic (double
 Q-learning, arXiv 1509.06461; clipped, arXiv 1802.09477). The encoder has weights where observations are images; they
 belong to the critics, and the actor's loss does not change them.
@@ -10,7 +12,7 @@ belong to the critics, and the actor's loss does not change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,24 +72,63 @@ class Temperature(nn.Module):
         return float(self.log_alpha.detach().exp())
 
 
+class RecurrentActor(nn.Module):
+    """An actor with an encoder of its own, which has a memory; called with the features [N, features] that it finds."""
+
+    def __init__(self, encoder: Encoder, outputs: int, **layers: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.layers = mlp(encoder.features, outputs, gain=0.01, **layers)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layers(features)  # type: ignore[no-any-return]
+
+
 class ActorAndCritics(nn.Module):
-    """An actor of the features that the critics' encoder finds, and the critics.
+    """An actor of the features that the critics' encoder finds, or an encoder of its own, and the critics.
 
     Args:
         critics: of actions, with the encoder.
         outputs: numbers that the actor gives.
         temperature: of a soft actor, where it is learned.
+        encoder: of the actor, if the encoders have memories: behind that of the critics' in a row's memory.
         layers: of the actor, as of `Critics`.
     """
 
     def __init__(
-        self, critics: Critics, outputs: int, *, temperature: Temperature | None = None, **layers: Any
+        self,
+        critics: Critics,
+        outputs: int,
+        *,
+        temperature: Temperature | None = None,
+        encoder: Encoder | None = None,
+        **layers: Any,
     ) -> None:
         super().__init__()
         self.critics = critics
-        self.actor = mlp(critics.features, outputs, gain=0.01, **layers)
+        self.actor: Any
+        if encoder is None:
+            self.actor = mlp(critics.features, outputs, gain=0.01, **layers)
+        else:
+            self.actor = RecurrentActor(encoder, outputs, **layers)
         self.temperature = temperature
+        self.memory_size = critics.encoder.memory_size + (0 if encoder is None else encoder.memory_size)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """The actor's outputs [N, outputs] for leaves [N, ...]."""
-        return self.actor(self.critics.encoder(leaves))  # type: ignore[no-any-return]
+        encoder = self.actor.encoder if isinstance(self.actor, RecurrentActor) else self.critics.encoder
+        return self.actor(encoder(leaves))  # type: ignore[no-any-return]
+
+    def remember(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The memory [N, memory_size] after a tick, of leaves of which the last is the memory before it."""
+        *others, _ = leaves
+        return self.actor.encoder.ticked([*others, self.critics.encoder.ticked(leaves)[1]])[1]  # type: ignore[no-any-return]
+
+
+Find = Callable[[Encoder], Any]
+"""From an encoder to what it finds in a batch, such as `batch.features`."""
+
+
+def actor_features(actor: nn.Module, find: Find, of_critics: Any) -> Any:
+    """What an actor sees of a batch: what its own encoder finds, or without one what the critics' encoder has found."""
+    return find(actor.encoder) if isinstance(actor, RecurrentActor) else of_critics

@@ -29,8 +29,10 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from arena.group.group import Group
+from policies.common.off_policy import MEMORY
 from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
+from policies.extensions import make_encoder
 from policies.networks.critics import Critics, Temperature, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, TanhActions
 from policies.team.learner import TeamLearner
@@ -40,6 +42,7 @@ from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 class Centralized(TeamLearner):
     """One worker of an algorithm with centralized critics and decentralized actors."""
 
+    refused_options = MEMORY
     instead = "an algorithm of single entities: ddpg, sac or ppo"
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices
@@ -58,12 +61,23 @@ class Centralized(TeamLearner):
         """Actors and critics, with the same initial weights at every worker."""
         options, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
         layers = self.layers(generator)
-        encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
+        space = self.env.single_observation_space
+        own = None if options.encoder is None else make_encoder(space, generator, options.encoder)
+        encoder = JointEncoder(space, self.entities, generator, own)
         sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
         critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
         shared = {"entities": self.entities, "shared": options.shared_actor}
         actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
         return ActorsAndCritics(critics, actors, temperature).to(self.device)
+
+    def made_up_batch(self) -> Transitions:
+        entities, ones = self.entities, torch.ones(2, self.entities)
+        leaves, masks, actions = self.made_up(2 * entities)
+        each = [leaf.view(2, entities, *leaf.shape[1:]) for leaf in leaves]
+        observations = (*each, ones.long())
+        masks, actions = None if masks is None else masks.view(2, -1), actions.view(2, entities, *actions.shape[1:])
+        columns = observations, masks, actions, ones, observations, masks, 0.9 * ones
+        return Transitions(*columns, ones[:, 0], torch.arange(2))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.places), mask, generator)
@@ -140,6 +154,6 @@ class Centralized(TeamLearner):
 
 def check_joint_options(options: Any) -> None:
     """Checks the options that these algorithms have in common."""
-    check_refused(options, "encoder", why="the networks see a whole team; or take ppo, ddpg or sac")
+    check_refused(options, *MEMORY, why="a team remembers nothing; take sac or ppo for each entity by itself")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

@@ -91,17 +91,18 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 class JointNStepBuilder(NStepBuilder):
     """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
-    `of_one` is the layout of one entity; row = lane * entities + entity; `n_step` and `gamma` count joint actions.
+    `of_one` is the layout of one entity; row = lane * entities + entity; `n_step` and `gamma`, in `steps`, count joint
+    actions. With `sequences` a lane remembers what its entities do, side by side.
     """
 
-    def __init__(self, of_one: RowLayout, *, entities: int, rows: int, n_step: int, gamma: float) -> None:
+    def __init__(self, of_one: RowLayout, *, entities: int, rows: int, **steps: Any) -> None:
         joint = of_one._replace(
             space=joint_space(of_one.space, entities),
             action_shape=(entities, *of_one.action_shape),
             mask_size=entities * of_one.mask_size,
             reward_shape=(entities,),
         )
-        super().__init__(joint, rows=rows // entities, n_step=n_step, gamma=gamma)
+        super().__init__(joint, rows=rows // entities, **steps)
         self.worker_rows, self._of_one, self._entities = rows, of_one, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in self._leaves]
         # What entities that do not act see: zeros, or the first choice, as 0 may be no choice.
@@ -181,7 +182,7 @@ class JointNStepBuilder(NStepBuilder):
                         places = torch.from_numpy(np.flatnonzero(chosen))
                         allowed[places] = mask[torch.from_numpy(entries)[places]]
                 masks = allowed.view(-1, self._entities * mask_size)
-            following[cut] = self._keep(Columns(leaves, masks))
+            following[cut] = self._keep(Columns(leaves, masks), cut)
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
         self._starts[lanes] = NO_DECISION

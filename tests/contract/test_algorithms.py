@@ -5,6 +5,7 @@ A new algorithm is tested here as soon as it is in the registry. Tests of single
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from policies import td3
 from policies.common.algorithm import Algorithm
 from policies.common.options import Curve, value_at
 from policies.common.replay import Replay, Transitions
+from policies.common.sequences import SequenceReplay, Sequences
 from policies.networks import reparameterized
 from recorded_samples import record
 
@@ -58,25 +60,23 @@ FOLLOWED: dict[str, Any] = {  # schedules
 }
 
 
+MEMORY: dict[str, Any] = {"hidden_size": 6, "sequence_length": 4, "burn_in": 3}
+
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
 
-# A user's own parts and a memory, for the algorithms that have these options.
-OWN_PARTS: dict[str, Any] = {
-    **{"encoder": "own_parts:Net", "extra_loss": {"class": "own_parts:Decay", "options": {"by": 0.01}}},
-    **{"recurrent": "gru", "hidden_size": 4, "sequence_length": 4},
-}
+OWN_PARTS = {"encoder": "own_parts:Net", "extra_loss": {"class": "own_parts:Decay", "options": {"by": 0.01}}}
 
 
 class Case(NamedTuple):
-    """An algorithm, the actions that it plays, and whether with `OWN_PARTS`."""
+    """An algorithm, the actions that it plays, and its kind of memory."""
 
     name: str
     actions: str
-    own_parts: bool = False
+    recurrent: str | None = None  # with a memory, and parts of a user's own
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.actions}{'-own_parts' * self.own_parts}"
+        return "-".join(filter(None, self))
 
 
 def options_of(name: str) -> tuple[str, ...]:
@@ -97,7 +97,11 @@ NAMES = [
     if not entry.package and issubclass(registry.algorithm(name), Algorithm)
 ]
 CASES = [Case(name, actions) for name in NAMES for actions, space in ACTIONS.items() if accepts(name, space)]
-CASES += [case._replace(own_parts=True) for case in CASES if "recurrent" in options_of(case.name)]
+CASES += [
+    case._replace(recurrent=kind)
+    for case, kind in zip(CASES, itertools.cycle(["lstm", "gru"]))
+    if "recurrent" in {*options_of(case.name)} - {*registry.algorithm(case.name).refused_options}
+]
 WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
 
@@ -122,8 +126,7 @@ class Learner:
 
     def __init__(self, case: Case, folder: Path) -> None:
         self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
-        self.own_parts = case.own_parts
-        self.known = options_of(case.name)
+        self.known, self.recurrent = options_of(case.name), case.recurrent
         self.data = self.record("samples", ticks=50, lanes=4) if "data" in self.known else ""
 
     def record(self, name: str, *, ticks: int, lanes: int) -> str:
@@ -144,7 +147,8 @@ class Learner:
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Small values, and those given, of the options that the algorithm has."""
-        given = {**SMALL, "data": self.data, **(OWN_PARTS if self.own_parts else {}), **more}
+        memory = {"recurrent": self.recurrent, **MEMORY, **OWN_PARTS} if self.recurrent else {}
+        given = {**SMALL, "data": self.data, **memory, **more}
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
         refused = getattr(self.cls, "refused_options", ())
@@ -241,6 +245,7 @@ def test_same_seed_gives_same_weights_without_global_generators(learner: Learner
 def test_actor_has_no_side_effects_and_is_random_unless_greedy(learner: Learner) -> None:
     algorithm = learner.make(learner.env(lanes=20), exploration_final_eps=1.0)
     observations, infos = algorithm.env.reset()
+    infos["_final_obs"] = np.ones(len(observations), np.bool_)  # each time an episode begins, with an empty memory
     before = algorithm.state_dict()
     streams = [one.get_state() for one in vars(algorithm).values() if isinstance(one, torch.Generator)]
     begins = {"active": infos["active"], "_final_obs": np.ones(len(infos["active"]), np.bool_)}  # nothing is remembered
@@ -314,7 +319,13 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
         (reparameterized, "gumbel"),
     ):
         monkeypatch.setattr(module, name, same_noise)
+
+    def all_sequences(replay: SequenceReplay, *_: Any, **__: Any) -> Sequences:
+        origins = np.flatnonzero(replay._sequences.leaves)
+        return replay._sequences_at(origins, torch.ones(len(origins)), replay.size)
+
     monkeypatch.setattr(Replay, "sample", all_transitions)
+    monkeypatch.setattr(SequenceReplay, "sample", all_sequences)
 
     def work(group: ThreadGroup) -> Any:
         algorithm = learner.make(unequal_env(learner, group, ticks=12), group, **FULL)

@@ -67,7 +67,7 @@ def test_targets_equal_the_papers_formulas(kind: dict[str, bool], masked: bool) 
     with torch.no_grad():
         online = dqn.network(batch.next_observations).tolist()
         target = dqn.targets["network"].module(batch.next_observations).tolist()
-        found = dqn.targets_of(batch).tolist()
+        found = dqn.targets_of(batch, batch.next_features(dqn.network.encoder)).tolist()
     for i in range(batch.size):
         allowed = [a for a in range(4) if batch.next_masks is None or batch.next_masks[i, a]]
         values = online[i] if kind["double"] else target[i]
@@ -87,7 +87,7 @@ def test_logged_values_do_not_depend_on_the_targets() -> None:
 def loss(dqn: DQN, batch: Transitions) -> torch.Tensor:
     """The weighted mean of Huber's loss, as torch can differentiate it."""
     with torch.no_grad():
-        targets = dqn.targets_of(batch)
+        targets = dqn.targets_of(batch, batch.next_features(dqn.network.encoder))
     values = dqn.network(batch.observations)[torch.arange(batch.size), batch.actions]
     return (batch.weights * functional.smooth_l1_loss(values, targets, reduction="none")).mean()
 

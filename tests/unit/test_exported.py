@@ -21,7 +21,7 @@ from policies.exporting import eager
 
 NETWORKS = ("mlp", "image", "dict")
 BATCH_SIZES = (1, 7, 64)
-RECURRENT = [("ppo", "gru"), ("ppo", "lstm"), ("a2c", "gru"), ("a2c", "lstm")]
+RECURRENT = [("ppo", "gru"), ("ppo", "lstm"), ("a2c", "gru"), ("a2c", "lstm"), ("dqn", "gru"), ("sac", "lstm")]
 
 
 def decoder_of(exported: Any) -> Decoder:
@@ -60,9 +60,15 @@ def test_decoded_outputs_are_the_greedy_actions_of_the_actor(name: str, actions:
     assert len(np.unique(expected, axis=0)) > 1 or observation == "image" or actions == "flags"
 
 
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_memory_is_an_input_and_an_output(kind: str) -> None:
-    algorithm = algorithm_of("ppo", "mlp", "choice", recurrent=kind, hidden_size=8)
+@pytest.mark.parametrize(
+    ("name", "actions", "kind"),
+    [
+        *(("ppo", "choice", kind) for kind in ("gru", "lstm")),
+        *(("dqn", "choice", "lstm"), ("sac", "choice", "gru"), ("sac", "numbers", "lstm"), ("td3", "numbers", "gru")),
+    ],
+)
+def test_memory_is_an_input_and_an_output(name: str, actions: str, kind: str) -> None:
+    algorithm = algorithm_of(name, "mlp", actions, recurrent=kind, hidden_size=8)
     exported, actor = algorithm.exported(), algorithm.actor(greedy=True)
     run, decode = eager(exported), decoder_of(exported)
     memory = np.zeros((5, *exported.inputs[-1]["shape"]), np.float32)
@@ -70,7 +76,7 @@ def test_memory_is_an_input_and_an_output(kind: str) -> None:
         seen = observations_of("mlp", 5, seed=tick)
         outputs = run([seen, memory])
         memory = outputs[-1]
-        assert decode(outputs).tolist() == actor(seen, {}).tolist()
+        np.testing.assert_allclose(decode(outputs), actor(seen, {}), rtol=1e-6, atol=1e-6)
     assert np.abs(memory).max() > 0.05
 
 

@@ -22,12 +22,15 @@ from policies.a2c import A2C
 from policies.bc import BehaviorCloning
 from policies.by_loss import OnPolicyByLoss
 from policies.common.columns import to_leaves
+from policies.common.off_policy import OffPolicy
 from policies.common.replay import Transitions
 from policies.common.rollout import Batch
 from policies.ddpg import DDPG
 from policies.dqn import DQN
 from policies.hppo import HPPO
+from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
+from policies.masac import MASAC
 from policies.offline.demonstrations import Demonstrations
 from policies.ppo import PPO
 from policies.sac import SAC
@@ -150,7 +153,7 @@ def test_encoders_that_cannot_be_used_are_refused(given: Any, message: str) -> N
 # further losses
 
 
-@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, BehaviorCloning)])
+@pytest.mark.parametrize("kind", [PPO, DQN, SAC, *further(A2C, DDPG, TD3, BehaviorCloning)])
 def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
     """The gradient of the squared length of all weights is known: 2 * by * weights, on top of the algorithm's own."""
     options = small(kind, tmp_path)
@@ -163,11 +166,11 @@ def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
             with_extra = self.options.extra_loss is not None
             gradients[with_extra].append(gradient.clone())
             if with_extra:
-                adam = self.optimizers["optimizer"] if isinstance(self, DQN) else self.optimizer
+                adam = self.due_optimizers[0] if isinstance(self, OffPolicy) else self.optimizer
                 vectors.append(adam.vector.detach().clone())
 
     for with_extra in (False, True):
-        made = played(Looking, **options, **({"extra_loss": extra} if with_extra else {}))
+        made = played(Looking, actions=actions_of(kind), **options, **({"extra_loss": extra} if with_extra else {}))
     first = torch.nn.functional.mse_loss(gradients[True][0], gradients[False][0] + 0.5 * vectors[0])
     assert first < 1e-10
     logged = made.group.logged[-1]
@@ -193,10 +196,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, BehaviorCloning)])
+@pytest.mark.parametrize("kind", [PPO, DQN, *further(A2C, SAC, TD3, BehaviorCloning)])
 def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path: Path) -> None:
     def tried(extra: Any) -> Any:
-        made = kind(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **options, extra_loss=extra)
+        made = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, extra_loss=extra)
         before = flat_weights(made.network)
         made.try_out()
         assert np.array_equal(flat_weights(made.network), before)
@@ -215,6 +218,7 @@ def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path:
     ("kind", "options"),
     [
         (DQN, REPLAY),
+        (SAC, {**REPLAY, "recurrent": "gru"}),
         (HPPO, {**PPO_OPTIONS, "n_steps": 16}),
         *((kind, {**PPO_OPTIONS, "n_steps": 16, "recurrent": "gru"}) for kind in (PPO, MAPPO, HPPO)),
     ],
@@ -228,7 +232,7 @@ def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, optio
             return tuple(map(shapes, column))
         return None if column is None else (column.dtype, column.shape[1:])
 
-    made = played(kind, **options, extra_loss="own_parts:Decay")
+    made = played(kind, actions=actions_of(kind), **options, extra_loss="own_parts:Decay")
     loss = made.extra._loss
     made.extra._loss = lambda network, batch: (seen.append(batch), loss(network, batch))[1]
     made.try_out()
@@ -279,6 +283,30 @@ def test_leaves_are_those_of_the_page() -> None:
     assert leaves[0].min() >= 2
     assert list(spaces.Dict({"z": parts["whole"], "a": parts["flags"]})) == ["a", "z"]
     assert list(spaces.Dict(z=parts["whole"], a=parts["flags"])) == ["z", "a"]
+
+
+@pytest.mark.parametrize("kind", [MADDPG, MASAC])
+def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any) -> None:
+    def made() -> Any:
+        env = ScriptedEnv(SEEN, CHOICE, ticks=40, reward=reward)
+        env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
+        options = {**REPLAY, "encoder": "own_parts:Net", "extra_loss": "own_parts:Decay"}
+        return kind(env, solo_group(), ticks=40, **options)
+
+    before, after = made(), run(made())
+    (first,), (second,) = (
+        [value for name, value in one.network.named_parameters() if name.endswith("own.weights")]
+        for one in (before, after)
+    )
+    assert first.shape == (8, 3)
+    assert not torch.equal(first, second)
+    assert after.group.logged[-1]["extra_loss"] > 0
+    before.try_out()
+    drawn, made_up = after.replay.sample(8, torch.Generator()), before.made_up_batch()
+    columns = zip(drawn.tensors(), made_up.tensors(), strict=True)
+    assert all((one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]) for one, other in columns)
+    before.load_state_dict(after.state_dict())
+    assert np.array_equal(flat_weights(before.network), flat_weights(after.network))
 
 
 # gradients

@@ -23,8 +23,8 @@ UNUSED = {
     "hppo": ("transformer", "cuda_graphs", "batch_mode"),
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
-    **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
-    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss")),
+    **dict.fromkeys(("maddpg", "masac"), (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in"))),
+    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", *MEMORY)),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}

@@ -89,7 +89,7 @@ def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
     low, high = whole.first + points * index // pieces, whole.first + points * (index + 1) // pieces
     mine = (whole.followings >= low) & (whole.followings < high)
     part = whole.points.take(torch.arange(low - whole.first, high - whole.first))
-    return NStepBatch(low, part, *(column[mine] for column in whole[2:]))
+    return NStepBatch(low, part, *(column[mine] for column in whole.transitions))
 
 
 def test_restarted_worker_keeps_other_workers_data() -> None:

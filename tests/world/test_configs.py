@@ -19,6 +19,7 @@ SMALL = {
     "ppo": "n_steps=8",
     "losses:SimplePPO": "n_steps=8",
     "sac": "learning_starts=4",
+    "dqn": "learning_starts=4",
     "qmix": "learning_starts=4",
 }  # so that 20 ticks are enough to learn something
 ROUNDS = 2  # of a league
@@ -28,6 +29,7 @@ LEARNED = {
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
     "own_loss": ("learner", 150.0),
+    "memory": ("learner", 150.0),
     "logger": ("learner", 150.0),
     "curriculum": ("learner", 150.0),
     "dictionaries": ("buyer", 2.0),

@@ -55,6 +55,7 @@ def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> di
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
 
+SEQUENCES = {"hidden_size": 8, "sequence_length": 4, "burn_in": 2}
 A2C = {"algorithm": "a2c", "options": {"n_steps": 7}}
 
 
@@ -139,6 +140,11 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {**DUEL, "lanes": 3, "copies": 2},
         blue=of_numbers("dqn", n_step=3, train_every=1, prioritized=True, exploration_fraction=0.7),
         red=of_numbers("dqn", sync="samples", buffer_size=200, train_every=3),
+    ),
+    "dqn and sac, recurrent": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2},
+        blue=of_numbers("dqn", n_step=2, prioritized=True, recurrent="lstm", **SEQUENCES),
+        red=of_numbers("sac", sync="samples", buffer_size=200, recurrent="gru", **SEQUENCES),
     ),
     "dqn, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
