@@ -11,6 +11,10 @@ Q' is the target network. Without options it follows Q a little at every gradien
 episode has terminated, y is R alone. The maximum is over the allowed actions. The loss is Huber's of Q(s, a) - y: its
 gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay and the exchange in the group are in
 `policies.common.off_policy`.
+
+In games with units each decision d of a row has values of its own, and Q(s, a) = V(s) + the sum over d of A_d(s, a_d),
+for any number of decisions (value decomposition: Sunehag et al. 2018, arXiv 1706.05296). The maximum over all joint
+choices is that of each decision by itself. V and A are the value and the logits of the network that `ppo` has there.
 """
 
 from __future__ import annotations
@@ -28,9 +32,11 @@ from torch.nn import functional
 from typing_extensions import Self
 
 from arena.errors import ConfigError
+from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.algorithm import Metrics
-from policies.common.off_policy import OffPolicy, OffPolicyOptions
+from policies.common.algorithm import Metrics, moved
+from policies.common.columns import RaggedTensor
+from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
     Auto,
@@ -53,7 +59,9 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.heads import DiscreteHead, allow
+from policies.networks.heads import Decisions, DiscreteHead, UnitHead, allow
+from policies.networks.units.network import UnitActorCritic
+from policies.networks.units.options import Schema, Transformer, check_no_transformer
 
 _TAU = 0.01  # of a target network that moves at every gradient step
 
@@ -77,6 +85,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
     exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
+    transformer: Transformer | None = None  # network of seats that see units; null: its defaults
 
     INTENSITY, INTENSITY_EXPONENT, LARGEST_INTENSITY = 64.0, 0.5, 16.0
 
@@ -144,33 +153,59 @@ class QNetwork(nn.Module):
         return self.encoder.ticked(leaves)[1]
 
 
+class UnitQNetwork(UnitActorCritic):
+    """V(s) and A of all choices of units: its value, and the logits of its decisions."""
+
+    def value_of(self, leaves: Sequence[Any], actions: RaggedTensor) -> Tensor:
+        """Q(s, a) [N] of N rows and their decisions [D, 2]."""
+        decisions, values = self.policy_and_value(leaves)
+        return values + actions.sums(decisions.logits_of(actions))
+
+
 class DQN(OffPolicy):
-    """One worker of a DQN policy; the actions are Discrete."""
+    """One worker of a DQN policy; the actions are Discrete, or decisions of units."""
 
     Options: ClassVar[type[Any]] = Options
+    takes_units = True
     metric_names = ("loss", "q_value", "td_error")
-    actions: DiscreteHead
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.check_actions(env.single_action_space)
-        self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
+        space = env.single_observation_space
+        if isinstance(space, UnitSpace):
+            idle = ("hidden_sizes", "activation", "dueling", "encoder", "extra_loss", *MEMORY)
+            check_idle(self.options, *idle, where="the seat sees units")
+            self.actions = UnitHead(space.action_space)
+            self.units = Schema(space, self.options.transformer or Transformer())
+        else:
+            check_no_transformer(self.options.transformer, space)
+            self.check_actions(env.single_action_space)
+            self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.set_up({"optimizer": self.network}, {"network": "optimizer"})
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
         """The network, whose initial weights are drawn from `generator`."""
+        space = self.env.single_observation_space
+        if isinstance(space, UnitSpace):
+            return UnitQNetwork(space, self.actions, self.options.transformer or Transformer(), generator)
         return QNetwork(
             self.make_encoder(generator), self.actions.outputs, dueling=self.options.dueling, **self.layers(generator)
         )
 
-    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Any:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
 
-    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+    def act_randomly(self, rows: int, mask: Tensor | None) -> Any:
+        if isinstance(self.network, UnitQNetwork):
+            return self._uniform(self.network(moved(self.normalization(self.experience.leaves), self.device))).cpu()
+        return super().act_randomly(rows, mask)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
         """The most valuable actions, or random ones as often as at the end of the run."""
         if generator is None:
-            return allow(self.network(leaves), mask).argmax(1)
+            found = self.network(leaves)
+            return found.mode() if isinstance(found, Decisions) else allow(found, mask).argmax(1)
         return self._epsilon_greedy(leaves, mask, value_at(self.configured.exploration, 1.0), generator)
 
     def schedules(self) -> Metrics:
@@ -185,7 +220,12 @@ class DQN(OffPolicy):
 
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
-    ) -> Tensor:
+    ) -> Any:
+        if isinstance(self.network, UnitQNetwork):  # each decision by itself
+            decisions = self.network(leaves)
+            explores, greedy = torch.rand(decisions.total, 1, generator=generator) < epsilon, decisions.mode()
+            uniform = self._uniform(decisions, generator).values
+            return greedy.with_values(torch.where(explores.to(greedy.device), uniform, greedy.values))
         explores = torch.rand(leaves[0].shape[0], generator=generator) < epsilon
         count = int(explores.count_nonzero())
         if count == len(explores):  # often so with a single row: the network is not needed
@@ -196,12 +236,22 @@ class DQN(OffPolicy):
         uniform = self.actions.uniform(len(explores), mask, generator)
         return torch.where(explores.to(greedy.device), uniform.to(greedy.device), greedy)
 
+    def _uniform(self, decisions: Decisions, generator: torch.Generator | None = None) -> RaggedTensor:
+        """Decisions [D, 2], all that are allowed equally likely."""
+        numbers = self.actions.noise(1, len(decisions.lengths), generator or self.generator)[0]
+        return decisions.uniform().sample(numbers)
+
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
-        features, next_features = batch.all_features(self.network.encoder)
-        taken = self.network.values(features).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
-        with torch.no_grad():
-            targets = self.targets_of(batch, next_features)
+        if isinstance(self.network, UnitQNetwork):
+            taken = self.network.value_of(batch.observations, batch.actions)
+            with torch.no_grad():
+                targets = self.unit_targets(batch)
+        else:
+            features, next_features = batch.all_features(self.network.encoder)
+            taken = self.network.values(features).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
+            with torch.no_grad():
+                targets = self.targets_of(batch, next_features)
         losses = batch.weights * functional.huber_loss(taken, targets, reduction="none")
         errors = (taken - targets).detach()
         return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
@@ -216,6 +266,12 @@ class DQN(OffPolicy):
         choosing = self.network.values(next_features) if self.options.double else values
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
+
+    def unit_targets(self, batch: Transitions) -> Tensor:
+        """As `targets_of`, with the best decisions of units."""
+        target = self.targets["network"].module
+        best = (self.network if self.options.double else target)(batch.next_observations).mode()
+        return torch.addcmul(batch.rewards, batch.discounts, target.value_of(batch.next_observations, best))
 
     @property
     def export_as(self) -> dict[str, Any]:  # type: ignore[override]  # depends on an option

@@ -121,6 +121,7 @@ class VDN(TeamLearner, DQN):
 
     Options = Options
     refused_options = REFUSED
+    takes_units = False
     instead = "dqn"
 
     def make_network(self, generator: torch.Generator) -> nn.Module:

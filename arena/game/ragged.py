@@ -125,6 +125,13 @@ class Ragged:
         """[M] the place of each item in its row."""
         return np.arange(self.total) - np.repeat(self.offsets, self.lengths)
 
+    def separate(self) -> NDArray[np.object_]:
+        """[B] the rows as arrays [n, *shape] of their own; copies."""
+        found = np.empty(len(self), object)
+        for row, (begin, length) in enumerate(zip(self.offsets.tolist(), self.lengths.tolist(), strict=True)):
+            found[row] = self.values[begin : begin + length].copy()
+        return found
+
     def kept(self, rows: NDArray[np.bool_]) -> Ragged:
         """The same number of rows, without items where `rows` [B] is false."""
         if np.count_nonzero(rows) == len(rows):

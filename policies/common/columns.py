@@ -359,20 +359,47 @@ class RaggedStorage:
         return RaggedTensor.cat([self[tick] for tick in range(ticks)])
 
 
+class RaggedPlaces:
+    """A ragged column of N places, written and read at any of them; each row is an array of its own."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, places: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._rows = np.full(places, None, object)
+        self._dtype, self._shape = dtype, shape
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __setitem__(self, places: Any, written: Ragged) -> None:
+        self._rows[places] = written.separate()
+
+    def __getitem__(self, places: Any) -> RaggedTensor:
+        return RaggedTensor.of(Ragged.of(self._rows[places], self._dtype, self._shape))
+
+    def index_select(self, dim: int, index: Tensor) -> RaggedTensor:
+        """The rows at an int64 index, in its order; `dim` is 0."""
+        return self[index.numpy()]
+
+    def numpy(self) -> RaggedPlaces:
+        return self
+
+
 class Storage:
     """Observations and masks in memory that is written place by place; that of fixed leaves is allocated once.
 
     NumPy writes the few rows of a tick into torch's memory in half the time that torch takes. `layout` is that of one
-    observation; `axes` are those of the places, of ragged leaves ticks and rows.
+    observation; `axes` are those of the places: ticks and rows, or one axis.
 
     Attributes:
-        leaves: [*axes, ...], of ragged ones a `RaggedStorage`.
+        leaves: [*axes, ...], of ragged ones a `RaggedStorage`, with one axis `RaggedPlaces`.
         masks: bool [*axes, mask_size]; None until the first mask is written.
     """
 
     def __init__(self, layout: Sequence[Leaf], mask_size: int, *axes: int) -> None:
+        ragged: Any = RaggedStorage if len(axes) > 1 else RaggedPlaces
         self.leaves: tuple[Any, ...] = tuple(
-            RaggedStorage(axes[0], axes[1], leaf.dtype, leaf.shape)
+            ragged(*axes, leaf.dtype, leaf.shape)
             if leaf.ragged
             else torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype))
             for leaf in layout
@@ -392,7 +419,7 @@ class Storage:
             self.masks.numpy()[places] = True if mask is None else mask
 
     def take(self, places: Tensor) -> Columns:
-        """Copies of the rows at an index of the first axis; only of fixed leaves."""
+        """Copies of the rows at an index of the only axis."""
         return Columns(self.leaves, self.masks).take(places)
 
     def tick(self, tick: int) -> list[Any]:

@@ -25,8 +25,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.infos import StepFields, fields_of
+from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten
-from policies.common.columns import Columns, Storage, kept_leaves, last_leaves, stored_leaves, to_mask
+from policies.common.columns import (
+    Columns,
+    RaggedPlaces,
+    RaggedTensor,
+    Storage,
+    from_plain,
+    kept_leaves,
+    last_leaves,
+    stored_leaves,
+    to_mask,
+    to_plain,
+)
 from policies.common.tensors import to_arrays, to_tensors
 
 NO_DECISION = -1  # no point
@@ -64,32 +76,33 @@ class NStepBatch(NamedTuple):
     first: int  # number of the first point
     points: Columns  # [K]
     starts: Tensor  # [C] int64: numbers of the points where transitions begin, here or before
-    actions: Tensor  # [C, *action_shape], as learned from
+    actions: Any  # [C, *action_shape], as learned from; of units a ragged row of decisions [C]
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
     followings: Tensor  # [C] int64: numbers of the points that follow; the start itself if there is none
     sequences: SequencePoints | None = None  # of rows with memory
 
     @property
-    def transitions(self) -> tuple[Tensor, ...]:
+    def transitions(self) -> tuple[Any, ...]:
         """The columns [C] of the transitions."""
         return self[2:7]
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
         first, points, *_, sequences = self
-        sample = {"first": first, "observations": list(points.observations), "masks": points.masks}
+        sample = {"first": first, "observations": [*map(to_plain, points.observations)], "masks": points.masks}
         more = {} if sequences is None else {"sequences": sequences._asdict()}
-        columns = zip(self._fields[2:7], self.transitions, strict=True)
+        columns = zip(self._fields[2:7], map(to_plain, self.transitions), strict=True)
         return to_arrays({**sample, **dict(columns), **more})  # type: ignore[no-any-return]
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
-        fields = to_tensors(dict(samples))
-        if "sequences" in fields:
-            fields["sequences"] = SequencePoints(**fields["sequences"])
-        return cls(points=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
+        fields = {name: from_plain(samples[name]) for name in cls._fields[2:7]}
+        if "sequences" in samples:
+            fields["sequences"] = SequencePoints(**to_tensors(samples["sequences"]))
+        points = Columns(tuple(map(from_plain, samples["observations"])), to_tensors(samples["masks"]))
+        return cls(int(samples["first"]), points, **fields)
 
 
 class RowLayout(NamedTuple):
@@ -101,6 +114,13 @@ class RowLayout(NamedTuple):
     mask_size: int  # length of an action mask; 0: there are none
     reward_shape: tuple[int, ...] = ()  # of the reward of one action, and of its discount
     double: bool = False  # whether numbers of float64 are kept as such
+    decides: bool = False  # whether an action is a ragged row of decisions, int64 of that shape
+
+    def action_column(self, size: int) -> Any:
+        """Storage of actions [size, ...], on the CPU."""
+        if self.decides:
+            return RaggedPlaces(size, np.dtype(np.int64), self.action_shape)
+        return torch.empty(size, *self.action_shape, dtype=self.action_dtype)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -135,7 +155,11 @@ class NStepBuilder:
         # What is under way: column j is the row's transition that has seen j + 1 actions.
         self._starts = np.full((rows, n_step), NO_DECISION)
         self._rewards = np.zeros((rows, n_step, *reward_shape))
-        self._actions = torch.zeros(rows, n_step, *layout.action_shape, dtype=layout.action_dtype).numpy()
+        self._actions: NDArray[Any] = (  # of units objects: int64 [n, 2]
+            np.full((rows, n_step), None, object)
+            if layout.decides
+            else torch.zeros(rows, n_step, *layout.action_shape, dtype=layout.action_dtype).numpy()
+        )
         self._count = 0  # points so far, in all fragments
         self._all_rows = np.arange(rows)
         self.given: NDArray[np.bool_] | None = None
@@ -143,7 +167,7 @@ class NStepBuilder:
         self._ages = np.zeros(rows, np.int64)  # of each row's newest point in its chain: 0 is the first
         self._origins = np.full(rows, NO_DECISION)  # where the burn-in of the row's next sequence begins,
         self._memories = np.zeros((rows, sequences.memory_size if sequences else 0), np.float32)  # and the memory there
-        self._no_points = Columns(Storage(self._leaves, layout.mask_size, 0).leaves, None)
+        self._no_points = Storage(self._leaves, layout.mask_size, 0).take(torch.zeros(0, dtype=torch.int64))
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
@@ -153,9 +177,10 @@ class NStepBuilder:
         self._starts[:] = NO_DECISION
         self._see(observations, fields_of(infos))
 
-    def add(self, actions: NDArray[Any], *step: Any) -> None:
+    def add(self, actions: Any, *step: Any) -> None:
         """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
         observations, rewards, terminated, truncated, infos = step
+        actions = actions.separate() if isinstance(actions, Ragged) else actions
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
         fields = fields_of(infos)
@@ -191,7 +216,8 @@ class NStepBuilder:
         self._clear()
         self._points.append(fragment.points)
         self._count += fragment.points.size
-        self._done.append(tuple(column.numpy() for column in fragment.transitions))
+        columns = (column.numpy() for column in fragment.transitions)
+        self._done.append(tuple(one.separate() if isinstance(one, Ragged) else one for one in columns))
         if self.sequences is not None and fragment.sequences is not None:
             previous, firsts, origins, memories = fragment.sequences
             self._previous.append(previous.numpy())
@@ -208,9 +234,13 @@ class NStepBuilder:
         columns = zip(self._nothing_done, *self._done, strict=True)
         with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        starts, *others = map(torch.from_numpy, joined)
-        actions, rewards, discounts, followings = others
-        fragment = NStepBatch(self._first, Columns.cat(self._points), starts, actions, rewards, discounts, followings)
+        if self.layout.decides:
+            numbers = np.dtype(np.int64)
+            taken: Any = RaggedTensor.of(Ragged.of(list(joined.pop(1)), numbers, self.layout.action_shape))
+        else:
+            taken = torch.from_numpy(joined.pop(1))
+        starts, rewards, discounts, followings = map(torch.from_numpy, joined)
+        fragment = NStepBatch(self._first, Columns.cat(self._points), starts, taken, rewards, discounts, followings)
         if self.sequences is None:
             return fragment
         chained = self._previous, *zip(*self._begun, strict=True)

@@ -22,6 +22,7 @@ from typing_extensions import Self
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
+from arena.game.ragged import Ragged
 from arena.group.group import Group
 from policies.common.adam import Adam, Optimizer, Target
 from policies.common.algorithm import (
@@ -35,6 +36,7 @@ from policies.common.algorithm import (
     moved,
     stream,
 )
+from policies.common.columns import cat
 from policies.common.normalization import ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
 from policies.common.options import (
@@ -63,6 +65,9 @@ from policies.common.sequences import SequenceReplay, Sequences
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder, make_recurrent_encoder
 from policies.networks.actor_critic import Encoder
+from policies.networks.heads import UnitHead
+from policies.networks.units.options import Schema
+from policies.networks.units.tokens import unit_inputs
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length", "burn_in")
 """The options of a policy with memory."""
@@ -151,6 +156,7 @@ class OffPolicy(Algorithm):
     Attributes:
         export_as: how actions follow from the network's outputs, arguments of `decoding_of`.
         noise: an `ActionNoise`, added to actions while exploring; None: none.
+        units: that the seat sees; None: it sees none.
         generator: this worker's random stream for exploration.
         intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
             transition that it collects, at any number of workers: more workers learn from more transitions, not longer
@@ -166,6 +172,7 @@ class OffPolicy(Algorithm):
     metric_names: tuple[str, ...]
     remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
     noise: Any = None
+    units: Schema | None = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -200,7 +207,9 @@ class OffPolicy(Algorithm):
             name: Adam(part, epsilon=o.adam_epsilon) for name, part in parts.items()
         }
         self.targets = {name: Target(parts[part], self.optimizers[part]) for name, part in targets.items()}
-        self.normalization = normalizer(space, clip=o.clip_observations, enabled=o.normalize_observations)
+        inputs = unit_inputs(space, getattr(o, "transformer", None))
+        clip, normalizes = o.clip_observations, o.normalize_observations
+        self.normalization = normalizer(space, clip=clip, enabled=normalizes, inputs=inputs)
         self.preprocess = self.normalization
         if o.recurrent is not None:
             self.memory_size = self.network.memory_size
@@ -218,13 +227,16 @@ class OffPolicy(Algorithm):
             layout, sequences = self.experience.layout, self.experience.sequences
             self.replay = Replay(layout, **kept) if sequences is None else SequenceReplay(layout, sequences, **kept)
         self.rank, self.size = group.rank if rank is None else rank, size
-        stored = ("network", "targets", "optimizers", "normalization", "intensity")
+        stored = ["network", "targets", "optimizers", "normalization", "intensity"]
+        if self.units is not None:
+            stored.insert(0, "units")  # checked before the others are loaded
         self.track(*stored, gradient_steps=self, ticks_done=self)
 
     def layout_of_row(self) -> RowLayout:
         """What one row sees, does and earns."""
         space, actions = self.env.single_observation_space, self.actions
-        return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double)
+        decides = isinstance(actions, UnitHead)
+        return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double, decides=decides)
 
     def layout_of_sequence(self) -> SequenceLayout | None:
         """How transitions are cut into sequences; None: without memory."""
@@ -298,7 +310,10 @@ class OffPolicy(Algorithm):
             actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
         chosen = experience.given
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
-            actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
+            if isinstance(actions, Ragged):
+                actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)
+            else:
+                actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
         step = self.env.step(self.actions.to_env(actions))
         if self.memory_size:
             after = self.network.remember(leaves).cpu().numpy()
@@ -455,11 +470,12 @@ class OffPolicy(Algorithm):
         memory = self.network.remember(leaves) if self.memory_size else None
         if draws is None or isinstance(draws, torch.Generator):
             return self.act(leaves, mask, draws), memory
+        each = [slice(row, row + 1) for row in range(len(draws))]
         rows = [  # row by row: a game's draws do not depend on the other games of the batch
-            self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
-            for row, generator in enumerate(draws)
+            self.act([leaf[row] for leaf in leaves], None if mask is None else mask[row], generator)
+            for row, generator in zip(each, draws, strict=True)
         ]
-        return torch.cat(rows), memory
+        return cat(rows), memory
 
     def exported(self) -> Exported:
         """What chooses actions, for `arena export`."""

@@ -185,7 +185,7 @@ class Transitions(Columns, frozen=True):
     its last one.
     """
 
-    actions: Tensor  # [N, *action_shape], as learned from
+    actions: Any  # [N, *action_shape], as learned from; of units a ragged row of decisions [N]
     rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
     next_observations: tuple[Tensor, ...]  # leaves [N, ...]
     next_masks: Tensor | None  # bool [N, mask_size]
@@ -263,7 +263,7 @@ class Replay:
         self._rings = [RingBuffer(base, length) for base in range(0, slots, length)]
         self._points = Storage(layout.leaves, layout.mask_size, slots)
         self._columns = (  # of the transition that begins in a slot
-            torch.empty(slots, *layout.action_shape, dtype=layout.action_dtype),
+            layout.action_column(slots),
             torch.empty(slots, *layout.reward_shape),
             torch.empty(slots, *layout.reward_shape),  # discounts
             torch.empty(slots, dtype=torch.int64),  # slot of the point that follows

@@ -17,9 +17,10 @@ does not act; its sample is arbitrary.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -296,14 +297,30 @@ class Decisions:
         """The most probable decisions [D, 2]."""
         return self._paired([choice.mode() for choice in self._choices])
 
+    def uniform(self) -> Decisions:
+        """The same decisions with all that is allowed equally likely."""
+        flat = [torch.where(one.logits > FORBIDDEN / 2, 0.0, FORBIDDEN) for one in self.offered]
+        found = copy.copy(self)
+        found.offered = [one._replace(logits=logits) for one, logits in zip(self.offered, flat, strict=True)]
+        found._choices = [Categorical(logits) for logits in flat]
+        return found
+
     def log_prob(self, actions: RaggedTensor) -> Tensor:
         """Log-probabilities [D] of decisions [D, 2]."""
+        return self._of(actions, lambda choice, chosen: choice.log_prob(chosen))
+
+    def logits_of(self, actions: RaggedTensor) -> Tensor:
+        """The logits [D] of decisions [D, 2], which are not normalized."""
+        return self._of(actions, lambda choice, chosen: choice.logits.gather(1, chosen.unsqueeze(1)).squeeze(1))
+
+    def _of(self, actions: RaggedTensor, find: Callable[[Categorical, Tensor], Tensor]) -> Tensor:
+        """What `find` says of each choice's decisions, [D]."""
         chosen = actions.values[:, 1]
         if len(self._choices) == 1:
-            return self._choices[0].log_prob(chosen)
+            return find(self._choices[0], chosen)
         by_action = torch.empty_like(chosen).index_copy_(0, self._order, chosen)
         parts = by_action.split([len(one.logits) for one in self.offered])  # type: ignore[no-untyped-call]
-        return self._in_rows([choice.log_prob(part) for choice, part in zip(self._choices, parts, strict=True)])
+        return self._in_rows([find(choice, part) for choice, part in zip(self._choices, parts, strict=True)])
 
     def entropy(self) -> Tensor:
         """Entropies [D] in nats."""
