@@ -49,6 +49,16 @@ def units(n_steps: int = 32, sync: str = "gradients", **options: Any) -> dict[st
     return {"algorithm": "ppo", "options": {**small, **options}, "sync": sync}
 
 
+def replaying_units(sync: str = "gradients", **options: Any) -> dict[str, Any]:
+    """DQN of units, whose updates, of 7 ticks, do not fit into the legs."""
+    small = {"batch_size": 8, "training_intensity": 1, "learning_starts": 20, "log_every": 14, "train_every": 7}
+    return {
+        "algorithm": "dqn",
+        "options": {**small, "transformer": {"d_model": 8, "layers": 1}, **options},
+        "sync": sync,
+    }
+
+
 def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> dict[str, Any]:
     """A learner that replays on every tick; its updates, of 17 ticks, do not fit into the legs."""
     small = {"hidden_sizes": [8], "batch_size": 8, "training_intensity": 8 / 3, "learning_starts": 20, "log_every": 17}
@@ -105,6 +115,12 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         env={"make": "games:Dropout"},
         blue=remembering("gru", "mappo"),
         red=remembering("lstm", "hppo"),
+    ),
+    "dqn, units": lambda: league(
+        {**DUEL, "lanes": 2, "copies": 2},
+        env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
+        blue=replaying_units(),
+        red=replaying_units(sync="samples", prioritized=True, normalize_observations=True),
     ),
     "mappo, units, teams of a worker and of two": lambda: league(
         {"seats": [["blue", "blue"]], "lanes": 2},
