@@ -247,11 +247,11 @@ def test_a_constant_action_is_played_where_it_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in registry.ALGORITHMS if name not in ("random", "scripted", "ppo", "a2c", "bc")]
+    "name", [name for name in registry.ALGORITHMS if name not in ("random", "scripted", "ppo", "a2c", "impala", "bc")]
 )
 def test_all_other_algorithms_refuse_units_in_one_sentence(name: str) -> None:
     cls = registry.algorithm(name)
-    with pytest.raises(ConfigError, match=f"^{name} cannot take units; ppo, a2c, bc, random and scripted do$"):
+    with pytest.raises(ConfigError, match=f"^{name} cannot take units; ppo, a2c, impala, bc, random and scripted do$"):
         cls.check(EVERYTHING, EVERYTHING.action_space)
 
 
