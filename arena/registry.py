@@ -67,6 +67,7 @@ ALGORITHMS: dict[str, Entry] = {
     "random": Entry("policies.random:Random", "uniform over the allowed actions; learns nothing"),
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
     "a2c": Entry("policies.a2c:A2C", "advantage actor-critic (Mnih et al. 2016)"),
+    "impala": Entry("policies.impala:IMPALA", "actors that do not wait, V-trace (Espeholt et al. 2018)"),
     "ppo": Entry("policies.ppo:PPO", "proximal policy optimization (Schulman et al. 2017)"),
     "mappo": Entry("policies.mappo:MAPPO", "multi-agent PPO: the critic sees the whole team (Yu et al. 2022)"),
     "hppo": Entry("policies.hppo:HPPO", "hierarchical PPO: a manager picks an option for a while, a worker acts by it"),

@@ -246,6 +246,21 @@ def cartpoles() -> list[Row]:
     ]
 
 
+def actors() -> list[Row]:
+    """IMPALA with 1, 4 and 16 actors, whose samples are up to eight updates old."""
+    rows = []
+    for game, make, steps, others, goal in (
+        ("cartpole", "gymnasium:CartPole-v1", 300_000, {}, Goal("return", 475, returns("p"))),
+        ("touchdown", "touchdown", 100_000, {"random": {"algorithm": "random"}}, Goal("wins", 0.9, wins("p", seat=0))),
+    ):
+        for copies, lanes in ((1, 8), (4, 2), (16, 1)):
+            name = f"{game}-impala-{copies}"
+            policy = {**learner("slow_learners:LateIMPALA", f"{game}-impala"), "sync": "samples", "max_lag": 8}
+            seats = ["p", *others]
+            rows.append(Row(name, make, steps, {"p": policy, **others}, seats, [goal], lanes=lanes, copies=copies))
+    return rows
+
+
 def other_single_games() -> list[Row]:
     """One policy alone."""
     acrobot, pendulum, lander = "gymnasium:Acrobot-v1", "gymnasium:Pendulum-v1", "gymnasium:LunarLander-v3"
@@ -432,4 +447,6 @@ def unit_row(name: str, game: str, steps: int, goals: Sequence[Goal], **changes:
     )
 
 
-ROWS: Mapping[str, Row] = {row.name: row for row in (*cartpoles(), *other_single_games(), *teams(), *duels(), *units())}
+ROWS: Mapping[str, Row] = {
+    row.name: row for row in (*cartpoles(), *actors(), *other_single_games(), *teams(), *duels(), *units())
+}

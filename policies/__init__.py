@@ -3,6 +3,7 @@
     random           Random: draws every action from its space
     scripted         Scripted: a constant action or a named function; `scripts` holds functions for the built-in games
     ppo, a2c         PPO, A2C: proximal policy optimization, advantage actor-critic
+    impala           IMPALA: actors that do not wait for their learner, V-trace
     mappo            MAPPO: PPO whose critic sees a whole team
     hppo             HPPO: a manager that picks options, a worker that plays them
     dqn              DQN: deep Q-networks
@@ -13,8 +14,8 @@
     sb3              the algorithms of Stable-Baselines3 as members of a group
     exporting        networks as plain tensor modules, for other runtimes
 
-Their bases are `common.on_policy` (learns from its newest rollout: ppo, a2c, mappo, hppo), `common.off_policy`
-(learns from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
+Their bases are `common.on_policy` (learns from its newest rollout: ppo, a2c, impala, mappo, hppo),
+`common.off_policy` (learns from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
 
 The parts that algorithms share: `networks` (observations to distributions of actions and to values), `extensions` (a
 user's own encoders and losses) and, in `common`, `algorithm` (how the workers of a group learn together), `rollout`

@@ -34,6 +34,7 @@ GAME = ("make", "kwargs", "wrappers")
 LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, which the root does not import
     "a2c": {"learning_rate_schedule": "linear"},
     "dqn": {"learning_rate_schedule": "linear", "exploration_fraction": 0.16},
+    "impala": {"learning_rate_schedule": "linear"},
     "vdn": {"exploration_fraction": 0.16},
     "qmix": {"exploration_fraction": 0.16},
     "ppo": {"n_steps": "auto", "minibatch_size": "auto"},

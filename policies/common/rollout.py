@@ -67,10 +67,17 @@ class Advantages(NamedTuple):
     returns: NDArray[np.float64]  # advantage + value: the target of the value function
     valid: Flags  # a complete transition of the policy began on this tick
     open: Flags  # a transition began on this tick and is still incomplete after the last one
+    gains: NDArray[np.float64]  # reward + gamma * the next transition's return - value; 0 where not valid
 
 
 def advantages_of(
-    played: Trajectories, *, gamma: float | Floats, gae_lambda: float, ratios: Floats | None = None
+    played: Trajectories,
+    *,
+    gamma: float | Floats,
+    gae_lambda: float,
+    ratios: Floats | None = None,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
 ) -> Advantages:
     """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
 
@@ -79,16 +86,16 @@ def advantages_of(
     beginning, as they do before a void transition. Estimates run through given actions.
 
     With `ratios` these are the estimates of V-trace (Espeholt et al. 2018, arXiv 1802.01561): returns are v_s of its
-    equation (1), both truncation levels are 1, and c_i has the factor lambda of remark 2. Advantages are v_s - V(s):
-    with lambda 1 what its section 4.2 multiplies grad log pi by, and with ratios of 1 those of GAE.
+    equation (1), and c_i has the factor lambda of remark 2. Advantages are v_s - V(s): with lambda 1 and equal bounds
+    what its section 4.2 multiplies grad log pi by, and with ratios of 1 those of GAE.
 
     Args:
         played: the trajectories.
         gamma: discount per transition; or, [T, B], of the transition that begins on each tick, if these differ.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
         ratios: [T, B] pi(a|s) / mu(a|s) of the policy that learns and the one that acted; None: they are the same.
+        rho_bar, c_bar: bounds, 1 or more, of the ratios that weigh a transition's own difference, and what follows it.
     """
-    rho = None if ratios is None else np.minimum(ratios, 1.0)
     values = played.values.astype(np.float64)
     ended = played.terminated | played.truncated
     cut = played.truncated & ~played.terminated  # terminated wins: nothing is added where the game has ended
@@ -98,25 +105,30 @@ def advantages_of(
         next_values = np.concatenate([values[1:], played.last_values[None].astype(np.float64)])
         next_values = np.where(ended, final_values, next_values)
         deltas = played.rewards + gamma * next_values - values  # eq. (11)
-        decay = gamma * gae_lambda * ~ended
-        advantages = np.empty_like(values)
-        if values.shape[1] == 1 and rho is None:  # the same numbers in a tenth of the time
-            steps = zip(deltas[::-1, 0].tolist(), decay[::-1, 0].tolist(), strict=True)
+        onward = gamma * ~ended
+        weighted, decay = deltas, gae_lambda * onward
+        if ratios is not None:
+            weighted, decay = np.minimum(ratios, rho_bar) * deltas, np.minimum(ratios, c_bar) * decay
+        advantages = np.zeros((len(values) + 1, values.shape[1]))  # 0 after the last tick
+        if values.shape[1] == 1:  # the same numbers in a tenth of the time
+            steps = zip(weighted[::-1, 0].tolist(), decay[::-1, 0].tolist(), strict=True)
             found = itertools.accumulate(steps, lambda ahead, step: step[0] + step[1] * ahead, initial=0.0)
-            advantages[::-1, 0] = list(found)[1:]
-            return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
-        ahead = np.zeros(values.shape[1])
-        for t in range(len(values) - 1, -1, -1):
-            ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
-            ahead = ahead if rho is None else rho[t] * ahead
-            advantages[t] = ahead
-        return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
+            advantages[::-1, 0] = list(found)
+        else:
+            ahead = advantages[-1]
+            for t in range(len(values) - 1, -1, -1):
+                advantages[t] = ahead = weighted[t] + decay[t] * ahead  # eq. (16) as a recursion
+        gains, advantages = deltas + onward * advantages[1:], advantages[:-1]
+        return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended), gains)
     # In turns: one backward pass that keeps for each row what comes after its next action.
     gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
     void = np.zeros_like(ended) if played.void is None else played.void
     chosen = np.ones_like(ended) if played.given is None else ~played.given  # by the policy
-    weights = np.ones_like(values) if rho is None else np.where(chosen, rho, 1.0)  # a given action is part of the game
-    advantages, valid, opened = np.zeros_like(values), np.zeros_like(ended), np.zeros_like(ended)
+    weights = np.where(chosen, 1.0 if ratios is None else ratios, 1.0)  # a given action is part of the game
+    rho = np.minimum(weights, rho_bar)
+    decay = np.minimum(weights, c_bar) * gammas * gae_lambda
+    advantages, gains = np.zeros_like(values), np.zeros_like(values)
+    valid, opened = np.zeros_like(ended), np.zeros_like(ended)
     known = played.last_active.copy()  # is it known what follows the row's action?
     spoiled = np.zeros_like(known)  # is the transition that the row's action begins void?
     value, ahead = played.last_values.astype(np.float64), np.zeros(values.shape[1])
@@ -129,17 +141,18 @@ def advantages_of(
         ahead = np.where(end, 0.0, ahead)
         owed = np.where(end, 0.0, owed) + played.rewards[t]
         sound = acted & known & ~spoiled
-        estimate = np.where(sound, owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead, 0.0)
-        estimate *= weights[t]
+        delta = owed + gammas[t] * value - values[t]
+        estimate = np.where(sound, rho[t] * delta + decay[t] * ahead, 0.0)
         valid[t] = sound & chosen[t]
         opened[t] = acted & ~known
         advantages[t] = np.where(valid[t], estimate, 0.0)
+        gains[t] = np.where(valid[t], delta + gammas[t] * ahead, 0.0)
         value = np.where(acted, values[t], value)
         ahead = np.where(acted, estimate, ahead)
         owed = np.where(acted, 0.0, owed)
         known = known | acted  # the observation of this action is what follows the one before
         spoiled = spoiled & ~acted
-    return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid, opened)
+    return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid, opened, gains)
 
 
 # ---------------------------------------------------------------------------------------------------- asking networks

@@ -89,7 +89,7 @@ def test_row_is_a_valid_configuration(name: str) -> None:
     for policy in plan.policies.values():
         given = policy.config
         registry.decode_options(registry.algorithm(given.algorithm), given.options, path=policy.name)
-    assert row.ticks * row.lanes == row.steps
+    assert row.ticks * row.lanes * row.copies == row.steps
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -20,6 +20,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.on_policy import OnPolicyOptions
 from policies.hppo import HPPO
+from policies.impala import IMPALA
 from policies.mappo import MAPPO
 from policies.ppo import PPO
 
@@ -51,6 +52,7 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "ppo, relu": on_policy(PPO, CHOICE, activation="relu"),
     "a2c, choice": on_policy(A2C, CHOICE),
     "a2c, numbers": on_policy(A2C, NUMBERS),
+    "impala, choice": on_policy(IMPALA, CHOICE),
     "mappo, choice": on_policy(MAPPO, CHOICE),
     "hppo, choice": on_policy(HPPO, CHOICE, n_options=3, option_ticks=2),
 }

@@ -125,7 +125,7 @@ def test_target_network_of_dqn_is_copied_where_it_moves_seldom(options: dict[str
 # Options without effect because of another option: refused, in one sentence, by every algorithm that has them
 
 
-RECURRENT = ["ppo", "a2c", "mappo", "hppo"]
+RECURRENT = ["ppo", "a2c", "impala", "mappo", "hppo"]
 REPLAYING = ["dqn", "ddpg", "td3", "sac", "maddpg", "masac", "vdn", "qmix"]
 NOISY = ["ddpg", "td3", "maddpg"]
 BY_VALUES = ["dqn", "vdn", "qmix"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from arena.errors import ConfigError
 from fakes import ScriptedEnv, solo_group
 from learning_steps import play
 from minibatches import disturb
 from policies.a2c import A2C
-from policies.common.rollout import Evaluation, Trajectories, advantages_of
+from policies.common.rollout import Evaluation, Trajectories, advantages_of, evaluate_network, values_of
 from policies.hppo import HPPO
+from policies.impala import IMPALA
 from policies.mappo import MAPPO
 from policies.ppo import PPO
 from trajectories import random_trajectories
@@ -112,34 +115,40 @@ KINDS = [PPO, A2C, MAPPO, HPPO]
 GAMMA, LAMBDA = 0.9, 0.8
 
 
-def v_trace(rewards: Any, values: Any, following: Any, ratios: Any) -> list[float]:
+def v_trace(
+    rewards: Any, values: Any, following: Any, ratios: Any, *, lam: float = LAMBDA, rho: float = 1.0, c: float = 1.0
+) -> list[float]:
     """v_s of transitions that follow each other, by equation (1); `following` is the value after the last one."""
     after, found = [*values[1:], following], []
     for s in range(len(rewards)):
         total = values[s]
         for t in range(s, len(rewards)):
-            c = np.prod([LAMBDA * min(1.0, ratio) for ratio in ratios[s:t]])
-            delta = min(1.0, ratios[t]) * (rewards[t] + GAMMA * after[t] - values[t])
-            total += GAMMA ** (t - s) * c * delta
+            traces = np.prod([lam * min(c, ratio) for ratio in ratios[s:t]])
+            delta = min(rho, ratios[t]) * (rewards[t] + GAMMA * after[t] - values[t])
+            total += GAMMA ** (t - s) * traces * delta
         found.append(total)
     return found
 
 
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.5, 1.0), (2.5, 1.5)], ids=str)
 @pytest.mark.parametrize("turns", [False, True])
-def test_returns_are_v_trace_by_its_definition(turns: bool) -> None:
+def test_returns_are_v_trace_by_its_definition(turns: bool, bounds: tuple[float, float]) -> None:
+    rho, c = bounds
     for seed in range(20):
         seen = random_trajectories(seed, acting=0.6 if turns else 1.1, ending=0.1)
         ratios = np.random.default_rng(seed).lognormal(size=seen.rewards.shape)
-        found = advantages_of(seen, gamma=GAMMA, gae_lambda=LAMBDA, ratios=ratios)
+        found = advantages_of(seen, gamma=GAMMA, gae_lambda=LAMBDA, ratios=ratios, rho_bar=rho, c_bar=c)
         for row in range(ratios.shape[1]):
             begun: list[int] = []  # ticks of the transitions of this episode
             rewards: list[float] = []
 
             def compare(following: float, row: int = row, begun: list[int] = begun, rewards: Any = rewards) -> None:
                 values, weights = seen.values[begun, row], ratios[begun, row]  # noqa: B023
-                expected = v_trace(rewards, values, following, weights)
+                expected = v_trace(rewards, values, following, weights, rho=rho, c=c)
                 np.testing.assert_allclose(found.returns[begun, row], expected, rtol=1e-10)  # noqa: B023
                 np.testing.assert_allclose(found.advantages[begun, row], expected - values, atol=1e-12)  # noqa: B023
+                gains = np.array(rewards) + GAMMA * np.array([*expected[1:], following]) - values
+                np.testing.assert_allclose(found.gains[begun, row], gains, atol=1e-12)  # noqa: B023
                 assert found.valid[begun, row].all()  # noqa: B023
 
             for t in range(len(ratios)):
@@ -197,3 +206,85 @@ def test_stale_samples_are_weighted_by_their_own_ratios(kind: Any) -> None:
     assert (~ended).sum() > 10
     torch.testing.assert_close(new.advantages[~ended], expected[~ended].detach(), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(new.returns, new.values + new.advantages)
+
+
+# IMPALA: the same targets with bounds of its own, and their fixed points
+
+
+@pytest.mark.parametrize("lam", [1.0, 0.7])
+def test_targets_of_fresh_samples_are_n_step_and_lambda_returns(lam: float) -> None:
+    """The mean of the n-step returns with weights (1 - lambda) lambda^(n-1), of which the last has the rest."""
+    rng = np.random.default_rng(1)
+    rewards, values, last = rng.normal(size=6), rng.normal(size=6), 0.4
+    seen = chain(list(rewards), values=list(values), last_value=last)
+    found = advantages_of(seen, gamma=GAMMA, gae_lambda=lam, ratios=np.ones((6, 1)), rho_bar=9.0, c_bar=9.0)
+    after = [*values[1:], last]
+    for s in range(6):
+        n_step = [
+            sum(GAMMA**k * rewards[s + k] for k in range(n)) + GAMMA**n * after[s + n - 1] for n in range(1, 7 - s)
+        ]
+        weights = [(1 - lam) * lam**n for n in range(len(n_step) - 1)]
+        assert found.returns[s, 0] == pytest.approx(np.dot([*weights, 1 - sum(weights)], n_step), abs=1e-12)
+
+
+@pytest.mark.parametrize("rho_bar", [1.0, 1.5, 100.0])
+def test_fixed_point_is_the_value_of_the_clipped_policy(rho_bar: float) -> None:
+    """One state, two actions that pay 1 and 3, for ever: all sequences of four actions, weighed by their probability.
+
+    Section 4.1: V-trace learns the values of the policy proportional to min(rho_bar mu, pi).
+    """
+    pays, mu, pi = np.array([1.0, 3.0]), np.array([0.8, 0.2]), np.array([0.3, 0.7])
+    clipped = np.minimum(rho_bar * mu, pi)
+    value = float(pays @ clipped / clipped.sum()) / (1 - GAMMA)
+    actions = np.array(list(itertools.product((0, 1), repeat=4))).T  # [4, 16]
+    chances = mu[actions].prod(axis=0)
+
+    def target(guess: float) -> float:
+        flags = np.zeros(actions.shape, bool)
+        values, row = np.full(actions.shape, guess), np.full(16, guess)
+        seen = Trajectories(pays[actions], values, flags, flags, 0 * values, ~flags, row, np.ones(16, bool))
+        found = advantages_of(seen, gamma=GAMMA, gae_lambda=1.0, ratios=(pi / mu)[actions], rho_bar=rho_bar, c_bar=1.0)
+        return float(found.returns[0] @ chances)
+
+    assert target(value) == pytest.approx(value, abs=1e-12)
+    guess = 0.0
+    for _ in range(1000):
+        guess = target(guess)
+    assert guess == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (1.2, 1.1)], ids=str)
+def test_impala_learns_from_v_trace_of_stale_samples(bounds: tuple[float, float]) -> None:
+    rho, c = bounds
+    learner, evaluation = stale(IMPALA, spaces.Discrete(3), gamma=GAMMA, gae_lambda=0.9, rho_bar=rho, c_bar=c)
+    disturb(learner.network)
+    old, new = evaluation.batch, learner.corrected(evaluation).batch
+    with torch.no_grad():
+        network, device = learner.network, learner.device
+        log_probs, values = evaluate_network(network, old.observations, old.masks, old.actions, device)
+        finals = iter(values_of(network, evaluation.finals, device).tolist())
+        last = values_of(network, evaluation.last, device).tolist()
+    shape, seen = evaluation.valid.shape, evaluation.trajectories
+    ratios = (log_probs - old.log_probs).double().exp().view(shape).numpy()
+    ended, value = seen.terminated | seen.truncated, values.view(shape)
+    after = {at: next(finals) for at in zip(*np.nonzero(seen.truncated & ~seen.terminated), strict=True)}
+    assert ratios.max() > 1.3 and ended.any() and after
+    returns, gains = np.zeros(shape), np.zeros(shape)
+    for row in range(shape[1]):
+        begins = [0, *(np.flatnonzero(ended[:-1, row]) + 1), shape[0]]
+        for begin, end in itertools.pairwise(begins):
+            part = slice(begin, end), row
+            final = after.get((end - 1, row), 0.0) if ended[end - 1, row] else last[row]
+            rewards, mine = seen.rewards[part], value[part].numpy()
+            found = v_trace(rewards, mine, final, ratios[part], lam=0.9, rho=rho, c=c)
+            returns[part] = found
+            gains[part] = np.minimum(rho, ratios[part]) * (rewards + GAMMA * np.array([*found[1:], final]) - mine)
+    np.testing.assert_allclose(new.returns.view(shape), returns, atol=1e-5)
+    np.testing.assert_allclose(new.advantages.view(shape), gains, atol=1e-5)
+
+
+def test_bounds_that_the_paper_excludes_are_refused() -> None:
+    IMPALA.Options(rho_bar=3.0, c_bar=2.0)
+    with pytest.raises(ConfigError, match=r"got 2\.0, expected 1\.5 at most, which is rho_bar") as caught:
+        IMPALA.Options(rho_bar=1.5, c_bar=2.0)
+    assert caught.value.path == "options.c_bar"

@@ -100,6 +100,7 @@ def own_at(played: Played, tick: int, match: int = 0) -> Any:
         ("ppo", PPO_NORMALIZED),
         ("dqn", DQN_NORMALIZED),
         pytest.param("a2c", {"n_steps": 8, "hidden_sizes": [8]}, marks=pytest.mark.long),
+        pytest.param("impala", {"n_steps": 8, "hidden_sizes": [8]}, marks=pytest.mark.long),
     ],
 )
 def test_single_worker_is_bit_equal_with_and_without_a_barrier(algorithm: str, options: Any, tmp_path: Path) -> None:
@@ -152,11 +153,15 @@ def teams(algorithm: str, options: Any, *, ticks: int, max_lag: int) -> dict[str
 
 LEARNERS = {
     "ppo": PPO_NORMALIZED,
+    "impala": {
+        **{"n_steps": 8, "hidden_sizes": [8], "recurrent": "gru", "hidden_size": 8},
+        **{"learning_rate_schedule": "constant", "normalize_observations": True},
+    },
     "mappo": PPO_NORMALIZED,
     "hppo": {**PPO_NORMALIZED, "option_ticks": 3},
     "dqn": {**DQN_NORMALIZED, "exploration_fraction": 0},
 }
-FEW = [("ppo", 2), ("dqn", 0), ("dqn", 2)]
+FEW = [("ppo", 2), ("impala", 2), ("dqn", 0), ("dqn", 2)]
 ALL = [(name, max_lag) for name in LEARNERS for max_lag in (0, 2)]
 
 

@@ -265,7 +265,7 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
 
 def test_defaults_that_follow_the_length_are_those_of_the_algorithms() -> None:
     assert SCHEDULED == OF_POLICIES
-    names = "a2c bc ddpg dqn hppo iql maddpg mappo masac ppo qmix sac td3 vdn"
+    names = "a2c bc ddpg dqn hppo impala iql maddpg mappo masac ppo qmix sac td3 vdn"
     for name in names.split():
         options = registry.algorithm(name).Options(**({"data": "x"} if name in ("bc", "iql") else {}))
         found = {
