@@ -24,7 +24,7 @@ UNUSED = {
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
     **dict.fromkeys(("maddpg", "masac"), (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in"))),
-    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", *MEMORY)),
+    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", "transformer", *MEMORY)),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}
