@@ -169,6 +169,7 @@ def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., P
 
 def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:
     lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
+    go("/watch/tictactoe?episode=0/0/0/0")  # its code may be run
     page = go("/watch/tictactoe")
     expect(page.locator("#count")).to_have_text(f"{len(lines)} episodes")
     page.select_option("[name=policy]", "blue")
@@ -199,6 +200,7 @@ def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> N
 def test_newest_game_of_a_match_is_one_that_has_ended(go: Callable[..., Page], runs: Path) -> None:
     lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
     whole = [line for line in lines if not line.get("cut")]
+    go("/watch/tictactoe?episode=0/0/0/0")  # its code may be run
     page = go("/watch/tictactoe")
     page.get_by_role("button", name="newest of match 0").click()
     page.wait_for_selector("#picture[data-tick]")
