@@ -250,6 +250,19 @@ def test_a_game_of_a_person_does_not_move_all_others(tmp_path: Path) -> None:
         assert after[name].high - after[name].low == pytest.approx(row.high - row.low, rel=0.1)
 
 
+def test_a_run_whose_only_winners_are_people_is_rated(tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
+    lines = [json.loads(line) for line in folder.episodes.read_text().splitlines()]
+    for line in lines:
+        line["seats"] = [seat | {"outcome": None} for seat in line["seats"]]
+    folder.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert len(Run(folder.path).rated().table.without_winner) == 1
+    played(folder, (500, "human", "p1", "win"))
+    table = Run(folder.path).rated().table
+    assert [row.player for rows in table.tables for row in rows] == ["human", "p1"]
+    assert table.without_winner == []
+
+
 def test_games_of_people_are_read_once(tmp_path: Path) -> None:
     folder = write_league(tmp_path / "run", League(policies=2, episodes=50, rounds=2))
     reader = GameReader(folder, load_config(folder.config), people=True)
