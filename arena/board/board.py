@@ -115,6 +115,7 @@ class Board:
     def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
         """The text of a page. Styles that elements have of their own are set by `board.js`, as no page may have any."""
         content |= {
+            "run_path": self.path(folder.parents[1]) if folder is not None and is_kept(folder) else None,
             "folder": None if folder is None else self.name(folder),
             "path": None if folder is None else self.path(folder),
             "tabs": [] if folder is None else [tab for tab in self.tabs if tab.shown(folder)],
@@ -185,6 +186,11 @@ async def posted(request: Request) -> dict[str, str]:
 def is_run(folder: Path) -> bool:
     """Whether a run has begun there."""
     return (folder / "config.yaml").is_file()
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether it has the records of an evaluation, or of a game of people, in the folder of a run."""
+    return folder.parent.name == "evaluations" and is_run(folder.parents[1])
 
 
 def board_at(path: Path | str) -> Board:

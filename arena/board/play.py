@@ -28,10 +28,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_run, posted
+from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_kept, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.board.trust import config_of, configs, trusted
 from arena.config import load_config
+from arena.config.members import seats_by_policy
 from arena.config.schema import Config
 from arena.records.folder import RunFolder
 from arena.run.opponents import policy_versions
@@ -50,7 +51,7 @@ _KEPT = (
     "error",
 )  # kinds of messages that a page needs when it is loaded again
 
-tab = Tab("Play", "/play/", is_run)
+tab = Tab("Play", "/play/", lambda folder: is_run(folder) and not is_kept(folder))
 
 
 @dataclass
@@ -94,13 +95,19 @@ class Table:
                     chair.said.pop((to.kind, to.entity), None)
                     chair.said[to.kind, to.entity] = said
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the match was played to its end: then its result stays."""
+        return any(("over", None) in chair.said for chair in self.chairs.values())
+
     def free(self) -> list[int]:
         """The seats of people that no page has."""
         return [seat for seat in self.people if seat not in self.chairs]
 
-    def seat_of(self, token: str) -> int | None:
-        """The seat of a page."""
-        return next((seat for seat, chair in self.chairs.items() if chair.token == token), None)
+    def seat_of(self, token: str, wanted: str = "") -> int | None:
+        """The seat of a page; of a match that is over, the one that is wanted."""
+        shown = wanted if self.is_over else None
+        return next((seat for seat, chair in self.chairs.items() if chair.token == token or str(seat) == shown), None)
 
     async def play(self, games: Games) -> None:
         """Plays the match: what the process says goes to the page of a seat, or to all."""
@@ -144,7 +151,7 @@ def _target(request: Request) -> Path:
 
 def _page(request: Request) -> Response:
     board, name = board_of(request), request.query_params.get("config")
-    if name is None and not is_run(folder_of(request)):
+    if name is None and not tab.shown(folder_of(request)):
         return board.page("play.html", configs=list(configs()), config=None, name="", matches=[])
     home = _target(request)
     config = load_config(home / "config.yaml" if home.is_dir() else home)
@@ -162,6 +169,7 @@ def _page(request: Request) -> Response:
         seats=names,
         mine=next((seat for seat, _ in enumerate(names) if learners & {*names[:seat], *names[seat + 1 :]}), 0),
         policies=list(config.policies),
+        advisers={name: seats for name, seats in seats_by_policy(config).items() if name in learners},
         ticks=[] if name else _ticks(RunFolder(home), config),
         trusted=trusted(home),
         home=str(home),
@@ -183,6 +191,8 @@ async def _begin(request: Request) -> Response:
     people = sorted(seat for seat, who in seats.items() if who == _PERSON)
     if not people:
         raise HTTPException(422, "No seat is for a person: give yourself one.")
+    if "rated" in form and len(people) > 1:
+        raise HTTPException(422, "A rated game has one person: give the other seats to policies.")
     if any(":" in who for who in seats.values()):
         raise HTTPException(422, "Opponents are policies, random or best: a page names no code.")
     versions = {seat: f"@{form[f'tick-{seat}']}" if form.get(f"tick-{seat}") else "" for seat in seats}
@@ -196,7 +206,9 @@ async def _begin(request: Request) -> Response:
         *(f"--{key}" for key in ("sample", "rated") if key in form),
     ]
     tables, number = board_of(request).one(_Tables), secrets.token_urlsafe(9)
-    for unused in [key for key, table in tables.items() if not table.chairs][: max(0, len(tables) - _MOST_TABLES + 1)]:
+    for unused in [key for key, table in tables.items() if table.is_over or not table.chairs][
+        : max(0, len(tables) - _MOST_TABLES + 1)
+    ]:
         del tables[unused]
     back = address_of(request).replace("/play-begin/", "/play/", 1)
     tables[number] = Table(number, arguments, people, back, target if target.is_dir() else None)
@@ -207,12 +219,22 @@ def _game_page(request: Request) -> Response:
     number = request.path_params["number"]
     table = board_of(request).one(_Tables).get(number)
     back, folder = ("/play/", None) if table is None else (table.back, table.folder)
-    return board_of(request).page("play-game.html", folder=folder, number=number, back=back, known=table is not None)
+    given = set() if table is None else {*table.arguments}
+    advice = next((one.removeprefix("--advice=") for one in given if one.startswith("--advice=")), "")
+    return board_of(request).page(
+        "play-game.html",
+        folder=folder,
+        number=number,
+        back=back,
+        known=table is not None,
+        advice=advice,
+        rated="--rated" in given,
+    )
 
 
 async def _join(request: Request) -> Response:
     table, form = _table(request), await posted(request)
-    if (mine := table.seat_of(form.get("token", ""))) is not None:
+    if (mine := table.seat_of(form.get("token", ""), form.get("seat", ""))) is not None:
         return board_of(request).stream(_messages(request, table, mine, again=True), kind=KIND)
     wanted = form.get("seat", "")
     if not (free := table.free()):
@@ -245,7 +267,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
     chair.page = page
 
     def leave() -> None:
-        if chair.page is not page:  # it was loaded again
+        if chair.page is not page or table.is_over:  # it was loaded again, or its result stays
             return
         del table.chairs[seat]
         if table.game is None:

@@ -41,7 +41,7 @@ def _filters(query: Mapping[str, str]) -> dict[str, Any]:
     wanted: dict[str, Any] = {"policy": query["policy"]} if query.get("policy") else {}
     if (outcome := query.get("outcome")) in _OUTCOMES:
         wanted["outcome"] = _OUTCOMES[outcome]
-    for key in ("round", "match", "shortest", "longest", "least", "most"):
+    for key in ("round", "match", "tick", "shortest", "longest", "least", "most"):
         if query.get(key):
             try:
                 wanted[key] = float(query[key])
@@ -87,7 +87,7 @@ async def _stream(request: Request) -> Response:
     if not trusted(folder):
         raise HTTPException(403, "This plays the run's own game: the page asks first whether its code may be run.")
     place = (await posted(request)).get("episode", "").split("/")
-    if len(place) != 4 or not all(re.fullmatch(r"-?\d{1,9}", part, re.ASCII) for part in place):
+    if len(place) != 4 or not all(re.fullmatch(r"\d{1,9}", part, re.ASCII) for part in place):
         raise HTTPException(400, "An episode is named by round/match/lane/episode.")
     number = secrets.token_urlsafe(12)
 

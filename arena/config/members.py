@@ -182,6 +182,15 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
     return tuple(found)
 
 
+def seats_by_policy(config: Config) -> dict[str, set[int]]:
+    """The places in matches that each policy may have in some round."""
+    found: dict[str, set[int]] = {}
+    for _, match in (*config.entries(), *later_matches(config)):
+        for seat, name in enumerate(match.names):
+            found.setdefault(name, set()).add(seat)
+    return found
+
+
 def check_drawn(config: Config) -> None:
     """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots."""
     present = set[str]()

@@ -224,7 +224,9 @@ class GameReader:
         ]
         snapshots = [name for line in rounds for name in line.snapshots]
         prior = {} if config.league is None else config.league.prior
-        rules = {env: config.envs[env].outcome for env, won in self._decided.items() if not won and env in config.envs}
+        rated = self._people_at > 0 and len(self._decided) < 2  # people have had a winner in the one game
+        undecided = [env for env, won in self._decided.items() if not (won or rated)]
+        rules = {env: config.envs[env].outcome for env in undecided if env in config.envs}
         missed: Counter[str] = sum((counted for env, counted in self._cut.items() if self._decided[env]), Counter())
         return ResultSet(
             Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior, {**self._margins}),

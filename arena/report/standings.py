@@ -20,6 +20,7 @@ from arena.league.ratings.standings import (
     Narrow,
     Row,
     curtailed,
+    guests_of,
     narrow_leader,
     populations_of,
     tables,
@@ -114,7 +115,7 @@ def standings(
         return None
     ratings = fit(timeline)
     sides = populations_of(config, timeline.players, tournament=planned_ticks(config) is None)
-    ranked = tables(ratings, timeline, sides=sides)
+    ranked = tables(ratings, timeline, sides=sides, guests=guests_of(config, timeline.players))
     found = [row for rows in ranked for row in rows]
     shown = in_matrix([row.player for row in found], config.policies)
     scores = payoff(timeline, shown)

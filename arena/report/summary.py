@@ -171,7 +171,7 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
         row = PolicyRow(
             name=name,
             color=colors[name],
-            algorithm=policy.algorithm,
+            algorithm="a person" if policy.algorithm.startswith("arena.cli.") else policy.algorithm,
             frozen=policy.frozen,
             trains=name in playing,
             workers=workers[name],

@@ -24,6 +24,7 @@ from arena.config import load_config
 from arena.errors import ConfigError
 from arena.league.human_games import RatedGame
 from arena.league.read_results import GameReader, read
+from arena.opened import Run
 from arena.records.folder import RunFolder, match_path
 from arena.records.formats import HumanGameLine
 from arena.records.journal import Journal
@@ -235,6 +236,31 @@ def test_games_of_people_count_where_they_are_asked_for(tmp_path: Path) -> None:
     (period,) = [one for one in found.timeline.periods if one.results.between("human", "p1").wins]
     assert period.start < 1500 <= period.end  # at which p1 had these weights
     assert read(folder, until=2000, people=True).results.between("human", "p1").games == 1
+
+
+def test_a_game_of_a_person_does_not_move_all_others(tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "run", League(policies=3, episodes=3000, rounds=2))
+    before = {row.player: row for row in Run(folder.path).rated().table.tables[0]}
+    played(folder, (1500, "human", "p1", "loss"))
+    after = {row.player: row for row in Run(folder.path).rated().table.tables[0]}
+    assert after.keys() - before.keys() == {"human"}
+    assert sum(after[name].elo for name in before) == pytest.approx(0.0, abs=1e-6)
+    for name, row in before.items():
+        assert after[name].elo == pytest.approx(row.elo, abs=5)
+        assert after[name].high - after[name].low == pytest.approx(row.high - row.low, rel=0.1)
+
+
+def test_a_run_whose_only_winners_are_people_is_rated(tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
+    lines = [json.loads(line) for line in folder.episodes.read_text().splitlines()]
+    for line in lines:
+        line["seats"] = [seat | {"outcome": None} for seat in line["seats"]]
+    folder.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert len(Run(folder.path).rated().table.without_winner) == 1
+    played(folder, (500, "human", "p1", "win"))
+    table = Run(folder.path).rated().table
+    assert [row.player for rows in table.tables for row in rows] == ["human", "p1"]
+    assert table.without_winner == []
 
 
 def test_games_of_people_are_read_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import numpy as np
@@ -147,6 +147,7 @@ def test_third_frame_of_a_replay_is_the_games_own_picture(go: Callable[..., Page
     page.wait_for_selector(f"#picture[data-tick='{len(own) - 1}']")
     np.testing.assert_array_equal(pixels(page), own[-1])
     assert page.url.endswith(f"tick={len(own) - 1}")  # a moment has an address
+    expect(page.locator("#where")).to_contain_text(re.compile("blue (won|lost|drew)"))
     page.keyboard.press("Home")
     page.keyboard.press(" ")
     page.wait_for_timeout(300)
@@ -168,6 +169,7 @@ def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., P
 
 def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:
     lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
+    go("/watch/tictactoe?episode=0/0/0/0")  # its code may be run
     page = go("/watch/tictactoe")
     expect(page.locator("#count")).to_have_text(f"{len(lines)} episodes")
     page.select_option("[name=policy]", "blue")
@@ -179,7 +181,33 @@ def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> N
     expect(page.locator("#count")).to_have_text(re.compile(rf"^{len(short)} episodes?$"))
     newest = short[-1]
     place = f"0/0/{newest['lane']}/{newest['episode']}"
-    expect(page.locator("#rows tbody tr").nth(0).locator("a").nth(0)).to_have_text(place)
+    first = page.locator("#rows tbody tr").nth(0).locator("a").nth(0)
+    expect(first).to_have_text(place)
+    first.click()
+    page.wait_for_selector("#picture[data-tick]")
+    page.reload()  # while it plays: the address has the episode and the filters
+    page.wait_for_selector("#picture[data-tick]")
+    expect(first).to_have_text(place)
+    page.go_back()
+    expect(page.locator("#player")).to_be_hidden()
+    expect(page.locator("[name=outcome]")).to_have_value("win")
+    page.get_by_role("button", name="clear filters").click()
+    expect(page.locator("#count")).to_have_text(f"{len(lines)} episodes")
+    page.fill("[name=longest]", "1")
+    expect(page.locator("#count")).to_have_text("No episode fits.")
+
+
+def test_newest_game_of_a_match_is_one_that_has_ended(go: Callable[..., Page], runs: Path) -> None:
+    lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
+    whole = [line for line in lines if not line.get("cut")]
+    go("/watch/tictactoe?episode=0/0/0/0")  # its code may be run
+    page = go("/watch/tictactoe")
+    page.get_by_role("button", name="newest of match 0").click()
+    page.wait_for_selector("#picture[data-tick]")
+    assert f"0/0/{whole[-1]['lane']}/{whole[-1]['episode']}" in unquote(page.url)
+    page.route("**/watch-rows/*match=0*", lambda route: route.fulfill(json={"rows": [lines[0] | {"cut": True}]}))
+    page.get_by_role("button", name="newest of match 0").click()
+    expect(page.locator("#count")).to_have_text("No game of match 0 has ended yet.")
 
 
 def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
@@ -197,8 +225,18 @@ def test_a_game_of_tictactoe_is_played_and_rated(
     page.check("[name=rated]")
     begin(page, seat_0="person", seat_1="blue", tick_1="200", advice="blue")
     page.wait_for_selector("#moves button")
-    expect(page.locator("#moves button")).to_have_count(9)
+    labels = [f"{row} {column}" for row in ("top", "center", "bottom") for column in ("left", "middle", "right")]
+    buttons = page.locator("#moves button")
+    assert [next(one for one in labels if text.startswith(one)) for text in buttons.all_text_contents()] == labels
     expect(page.locator("#thoughts li")).to_have_count(6)
+    expect(page.locator("#thoughts h3")).to_have_text("Advice of blue")
+    expect(page.locator("header .from")).to_contain_text("rated")
+    buttons.first.click()
+    expect(page.locator("#status")).to_contain_text("at tick 2")
+    expect(buttons).to_have_count(9)  # in their places
+    expect(buttons.first).to_be_disabled()
+    page.keyboard.press("0")
+    expect(page.locator("#problem")).to_have_text("top left is not a choice now.")
     play_on(page, lambda page: page.locator("#moves button:enabled").last.click())
     expect(page.locator("#result")).to_contain_text("counts for the ratings")
     expect(page.locator("#review tbody tr")).not_to_have_count(0)
@@ -222,11 +260,22 @@ def test_a_game_of_tictactoe_is_played_and_rated(
 def test_touchdown_is_played_with_keys(go: Callable[..., Page]) -> None:
     page = go("/play/touchdown")
     expect(page.locator("[name=seat-1]")).to_have_value("person")  # blue, which learns, is left
+    options = page.locator("[name=advice] option")
+    expect(options).to_have_text(["no policy", "blue, of seat 0"])
+    expect(options.last).to_be_disabled()  # of another seat
     begin(page, seat_0="person", seat_1="red")
     page.wait_for_selector("#moves button")
     page.reload()
     expect(page.locator("#status")).to_contain_text("Your turn at tick 0")
     play_on(page, lambda page: page.keyboard.press("ArrowDown"), most=90)
+    expect(page.locator("#result h2")).to_have_text("You have won")
+    expect(page.locator("#review")).to_be_empty()  # red plays at random
+    address = page.url
+    page.goto("about:blank")
+    page.go_back()
+    expect(page.locator("#result h2")).to_have_text("You have won")
+    page = page.context.new_page()
+    page.goto(address)
     expect(page.locator("#result h2")).to_have_text("You have won")
 
 
@@ -249,6 +298,7 @@ def test_path_of_the_tutorial_leads_to_the_standings(browser: Browser, tmp_path:
         page.wait_for_selector("#moves button")
         page.keyboard.press("7")
         expect(page.locator("#problem")).to_have_text("7 is not a choice now.")
+        expect(page.locator("#title")).to_contain_text("touchdown: you are blue_0")
         keys = cycle("sssd")
         play_on(page, lambda page: page.keyboard.press(next(keys)), most=1500)
         page.get_by_role("link", name="Standings").click()
@@ -257,6 +307,9 @@ def test_path_of_the_tutorial_leads_to_the_standings(browser: Browser, tmp_path:
         page.get_by_role("link", name="human-0001").click()
         page.wait_for_selector("#picture[data-tick]")
         expect(page.locator("#title")).to_contain_text("human")
+        expect(page.get_by_role("link", name="Play", exact=True)).to_have_count(0)
+        page.get_by_role("link", name="its run").click()
+        expect(page.locator("#standings tbody").first).to_contain_text("human")
         assert sheet.complaints == []
 
 
@@ -277,6 +330,7 @@ def test_skirmish_is_played_with_clicks(go: Callable[..., Page]) -> None:
     page.locator(".map .open").nth(1).click()
     expect(page.locator(".map .picked")).to_have_text("1")
     play_on(page, move)
+    expect(page.locator("#result .choices")).to_have_text("Play again")  # nothing is recorded
 
 
 def test_a_box_game_is_played_with_sliders(go: Callable[..., Page], runs: Path) -> None:
@@ -303,7 +357,11 @@ def test_a_box_game_is_played_with_sliders(go: Callable[..., Page], runs: Path) 
 
 def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/play/tictactoe")
+    page.check("[name=rated]")
     begin(page, seat_0="person", seat_1="person")
+    assert page.evaluate("document.querySelector('[name=rated]').validationMessage") == "A rated game has one person."
+    page.uncheck("[name=rated]")
+    begin(page)
     expect(page.locator("#status")).to_contain_text("Waiting for other people")
     address = page.locator("#invite a").get_attribute("href")
     assert address is not None
@@ -316,7 +374,7 @@ def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: C
     expect(page.locator("#status")).to_contain_text("Your turn")
     page.locator("#moves button").nth(0).click()
     expect(other.locator("#status")).to_contain_text("Your turn")
-    expect(other.locator("#moves button")).to_have_count(8)
+    expect(other.locator("#moves button:enabled")).to_have_count(8)
     assert len(games_of(board[1])) == 1
     other.close()
     expect(page.locator("#problem")).to_contain_text("The player of seat 1 has closed the page")
@@ -400,6 +458,7 @@ def test_odd_requests_are_refused_in_words(board: tuple[str, int], go: Callable[
             ("watch-rows/touchdown?least=x", None, 400),
             ("play-begin/touchdown", {"seat-\u00b2": "person"}, 422),
             ("play-begin/touchdown", {"seat-0": "person", "seat-1": "policies.random:Random"}, 422),
+            ("play-begin/touchdown", {"seat-0": "person", "seat-1": "person", "rated": "on"}, 422),
             ("watch-stream/touchdown", {"episode": "0/0/0/\u00b2"}, 400),
             ("watch-wish/nothing", {"from": "1"}, 404),
             ("play-join/nothing", {"seat": "0"}, 404),
@@ -417,6 +476,7 @@ def test_server_that_ends_leaves_no_game(browser: Browser, runs: Path, number: s
         sheet.page.wait_for_selector("#picture[data-tick='3']")
         (game,) = games_of(server)
         os.kill(server, number)
+        expect(sheet.page.locator("#problem")).to_contain_text("The server does not answer")
         wait_for(lambda: not Path(f"/proc/{game}").exists(), 5)
 
 

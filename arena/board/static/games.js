@@ -1,8 +1,12 @@
 // What the pages of games share: the stream of messages from a game's process, pictures, tables and bars.
 
+const unanswered = (error) => {
+  throw error.name === "AbortError" ? error : new Error("The server does not answer: it has ended, or is out of reach.");
+};
+
 // Posts a form; resolves to the answer, rejects with its text if it is refused.
 export async function post(address, fields, options = {}) {
-  const answer = await fetch(address, { method: "POST", body: new URLSearchParams(fields), ...options });
+  const answer = await fetch(address, { method: "POST", body: new URLSearchParams(fields), ...options }).catch(unanswered);
   if (!answer.ok) throw new Error(await answer.text());
   return answer;
 }
@@ -12,8 +16,8 @@ export async function listen(address, fields, take, signal) {
   const reader = (await post(address, fields, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = [];
   for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
+    const { done, value } = await reader.read().catch(unanswered);
+    if (done) return void (await fetch("/static/games.js", { method: "HEAD", cache: "no-store" }).catch(unanswered)); // it ends with the server, too
     const lines = value.split("\n");
     for (let place = 0; place < lines.length - 1; place += 1) {
       take(JSON.parse(parts.join("") + lines[place]));
@@ -31,7 +35,7 @@ export function element(name, attributes = {}, ...children) {
     else if (key === "style") for (const [what, how] of Object.entries(value)) made.style.setProperty(what, how);
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
+  made.append(...children.filter((child) => (child ?? false) !== false));
   return made;
 }
 
@@ -44,6 +48,15 @@ export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 
 
 export const at = (id) => document.getElementById(id);
 export const outcomes = { win: "won", loss: "lost", draw: "drew" };
+
+// Says that a game begins, with the seconds since, until another text is there.
+export function begins(place) {
+  let seconds = 0, text = (place.textContent = "The game begins …");
+  const timer = setInterval(() => {
+    if (place.textContent !== text) clearInterval(timer);
+    else place.textContent = text = `The game begins … ${(seconds += 1)} s`;
+  }, 1000);
+}
 
 // Shows a message's picture, or its text without the colors of a terminal.
 // Small pictures are enlarged by whole factors, so that their pixels stay sharp.

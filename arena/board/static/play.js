@@ -1,5 +1,5 @@
 // A seat at a match: turns come as messages, choices go back. A closed page ends the game, one that is loaded again not.
-import { at, bars, draw, element, listen, named, number, outcomes, percent, post, swatch, tables } from "./games.js";
+import { at, bars, begins, draw, element, listen, named, number, outcomes, percent, post, swatch, tables } from "./games.js";
 
 const { number: home, run } = at("table").dataset;
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
@@ -36,11 +36,13 @@ const does = {
   },
   begins: () => {
     at("invite").hidden = true;
-    at("status").textContent = "The game begins …";
+    at("status").textContent = "";
+    begins(at("title"));
   },
   match: (said) => {
     ({ players } = said);
-    at("title").textContent = said.env;
+    const mine = players.find((one) => one.seat === me.seat);
+    at("title").replaceChildren(`${said.env}: you are `, swatch(mine.color), mine.entities.join(", "));
     const row = (player) => element("tr", {}, element("th", { scope: "row" }, swatch(player.color), player.entities.join(", ")),
       element("td", {}, player.seat === me.seat ? "you" : player.human ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
       element("td", { class: "muted" }, `seat ${player.seat}`));
@@ -98,7 +100,7 @@ function thoughts() {
   const advised = turn.decisions.map((_, place) => place).filter((place) => turn.shares[place] && (turn.decisions[place].actor === null || turn.decisions[place].actor === actor));
   const value = turn.value === null ? null : element("p", { class: "caption" }, `expects a return of ${number(turn.value)}`);
   const found = bars(advised.map((place) => turn.decisions[place]), advised.map((place) => turn.shares[place]));
-  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, "Advice"), value, ...found)] : []));
+  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, `Advice of ${at("table").dataset.advice}`), value, ...found)] : []));
 }
 
 // The keys of an option: its own ones, that of a direction, and the digit of its number.
@@ -106,7 +108,7 @@ const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
 function keysOf(decision, option) {
   const own = [...option.keys];
   if (decision.actor !== null && directions[option.label]) own.push(directions[option.label]);
-  if (option.number < 10 && decision.options.length <= 10) own.push(String(option.number));
+  if (option.number < 10 && decision.options.length + decision.closed.length <= 10) own.push(String(option.number));
   return own;
 }
 
@@ -127,10 +129,16 @@ function send() {
   post(`/play-answer/${home}`, answer).catch((error) => stop(error.message));
 }
 
+// The options in their places, whether they are allowed now or not; as a grid where labels are those of rows and columns.
 function buttons(decision, place) {
-  return element("div", { class: "options", role: "group", "aria-label": decision.what }, ...decision.options.map((option) => {
+  const open = new Set(decision.options), all = [...decision.options, ...decision.closed].sort((a, b) => a.number - b.number);
+  const [rows, columns] = [0, 1].map((at) => [...new Set(all.map((option) => option.label.split(" ")[at]))]);
+  const grid = rows.length > 1 && columns.length > 1 && rows.length * columns.length === all.length && all.every((option) => option.label.split(" ").length === 2);
+  const order = (option) => option.label.split(" ").reduce((sum, word, at) => sum + (at ? columns.indexOf(word) : columns.length * rows.indexOf(word)), 0);
+  if (grid) all.sort((a, b) => order(a) - order(b));
+  return element("div", { class: grid ? "options grid" : "options", style: { "--columns": columns.length }, role: "group", "aria-label": decision.what }, ...all.map((option) => {
     const keys = keysOf(decision, option), name = named(decision, option);
-    return element("button", { type: "button", "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
+    return element("button", { type: "button", disabled: !open.has(option), "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
       name, ...keys.slice(0, 2).filter((key) => key !== name).map((key) => element("kbd", {}, shownKey(key))));
   }));
 }
@@ -228,7 +236,10 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" && !single() && !event.target.closest("button, a, summary")) {
     event.preventDefault();
     send();
-  } else if (key.length === 1) does.told({ text: `${shownKey(key)} is not a choice now.` });
+  } else if (key.length === 1) {
+    const closed = decision?.closed.find((one) => keysOf(decision, one).includes(key));
+    does.told({ text: `${closed ? named(decision, closed) : key} is not a choice now.` });
+  }
 });
 
 // ---------------------------------------------------------------- the end
@@ -245,6 +256,7 @@ function end(said) {
     return `${who} ${outcomes[one.outcome] ?? ""} ${one.return === null ? "" : `(return ${number(one.return)})`}`.replace(/ +/g, " ").trim();
   });
   const title = mine.outcome ? { win: "You have won", loss: "You have lost", draw: "A draw" }[mine.outcome] : "The game is over";
+  at("result").classList.add(mine.outcome ?? "none");
   at("result").replaceChildren(element("h2", {}, title),
     element("p", {}, `After ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
     ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),

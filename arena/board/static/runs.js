@@ -82,7 +82,7 @@ function matching() {
 }
 
 function count() {
-  document.getElementById("count").textContent = `${body.rows.length} of ${rows.length}`;
+  document.getElementById("count").textContent = rows.length && !body.rows.length ? "No run fits." : `${body.rows.length} of ${rows.length}`;
   compare.disabled = chosen.size < 2;
   compare.textContent = chosen.size ? `Compare ${chosen.size} runs` : "Compare the chosen";
 }

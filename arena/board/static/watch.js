@@ -1,5 +1,5 @@
 // Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
-import { at, bars, draw, element, listen, number, outcomes, post, swatch, tables, whole } from "./games.js";
+import { at, bars, begins, draw, element, listen, number, outcomes, post, swatch, tables, whole } from "./games.js";
 
 const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
 const home = at("player").dataset.path, trusted = "trusted" in at("player").dataset;
@@ -12,15 +12,15 @@ function open(place, tick = 0, playing = true) {
   if (game) close();
   at("player").hidden = false;
   at("problem").hidden = true;
-  at("title").textContent = "The game begins …";
+  address(place, playing ? undefined : tick);
   for (const id of ["thoughts", "observations"]) at(id).replaceChildren();
   if (!trusted) {
-    history.replaceState(null, "", `?${new URLSearchParams(tick ? { episode: place, tick } : { episode: place })}`);
     document.querySelector("input[name=back]").value = location.pathname + location.search;
     at("title").textContent = "Watch";
     document.querySelector(".game").hidden = true;
     return;
   }
+  begins(at("title"));
   const mine = { place, tick, playing, frames: new Map(), bytes: 0, asked: null, stop: new AbortController(), speed: 10 };
   game = mine;
   listen(`/watch-stream/${home}`, { episode: place }, (said) => mine === game && take(said), mine.stop.signal)
@@ -57,7 +57,6 @@ function take(said) {
 
 function begin(episode) {
   game.episode = episode;
-  game.place = episode.place.join("/");
   game.tick = Math.min(game.tick, episode.ticks);
   game.speed = episode.per_second;
   at("scrub").max = episode.ticks;
@@ -68,6 +67,11 @@ function begin(episode) {
   mark();
   if (game.tick) ask();
   wait();
+  const mine = game, [round, match] = episode.place;
+  fetch(`/watch-rows/${home}?${new URLSearchParams({ round, match, tick: episode.end })}`).then((answer) => answer.json()).then(({ rows }) => {
+    mine.result = rows.filter((one) => placeOf(one) === mine.place).map(result).join();
+    if (mine === game && game.shown === episode.ticks) show();
+  });
 }
 
 function keep(frame) {
@@ -115,7 +119,7 @@ function show() {
   if (!frame) return;
   game.shown = game.tick;
   draw(frame, `the game at tick ${frame.tick} of ${game.episode.ticks}`);
-  at("where").textContent = `tick ${frame.tick} of ${game.episode.ticks}, ${game.episode.env}`;
+  at("where").textContent = `tick ${frame.tick} of ${game.episode.ticks}, ${game.episode.env}${frame.tick === game.episode.ticks && game.result ? `: ${game.result}` : ""}`;
   const rows = document.querySelectorAll("#entities tbody tr");
   frame.entities.forEach((entity, place) => {
     const cells = rows[place].children;
@@ -166,7 +170,7 @@ function step() {
     game.playing = false;
     mark();
     address(game.place, game.tick);
-    if (at("live").checked) game.timer = setTimeout(newest, 1500);
+    if (at("live").checked) game.timer = setTimeout(newest, 1500, game.place.split("/")[1], false);
   } else {
     if (game.frames.has(game.tick + 1) && (game.shown === game.tick || !game.frames.has(game.tick))) {
       game.tick += 1;
@@ -177,18 +181,28 @@ function step() {
   }
 }
 
-// Opens the newest game of the match; the same one again only if no other has ended since.
-function newest() {
-  const [round, match] = game.place.split("/");
-  fetch(`/watch-rows/${home}?${new URLSearchParams({ round, match })}`).then((answer) => answer.json()).then(({ rows }) => {
-    const first = rows[0] && [rows[0].round, rows[0].match, rows[0].lane, rows[0].episode].join("/");
-    if (first && first !== game.place) open(first);
-    else game.timer = setTimeout(newest, 2000);
-  });
+// Opens the newest game of a match that has ended.
+async function newest(match, first = true) {
+  const { rows: [found] } = await (await fetch(`/watch-rows/${home}?match=${match}`)).json();
+  if (!found || found.cut) at("count").textContent = `No game of match ${match} has ended yet.`;
+  else if (first) choose(placeOf(found));
+  else if (placeOf(found) !== game.place) open(placeOf(found));
+  else game.timer = setTimeout(newest, 2000, match, false); // until another one has ended
 }
 
+// Opens what a person has chosen; "back" returns to what was shown before.
+function choose(place) {
+  history.pushState({}, "", location.href);
+  open(place);
+  at("player").scrollIntoView();
+}
+
+// The address has the episode, its tick where playing rests, and the filters.
 function address(place, tick) {
-  history.replaceState(null, "", `?${new URLSearchParams({ episode: place, tick })}`);
+  const fields = new URLSearchParams(place ? { episode: place } : {});
+  if (tick !== undefined) fields.set("tick", tick);
+  for (const [key, value] of new FormData(at("filter"))) if (value) fields.set(key, value);
+  history.replaceState({}, "", `?${fields}`);
 }
 
 const keys = { " ": () => toggle(), ArrowLeft: () => go(game.tick - 1, false), ArrowRight: () => go(game.tick + 1, false), Home: () => go(0, false), End: () => go(game.episode.ticks, false) };
@@ -247,34 +261,42 @@ function fill(found) {
   known = found.known;
   const select = document.querySelector("#filter [name=policy]"), names = new Set([...select.options].map((one) => one.value));
   select.append(...found.policies.filter((name) => !names.has(name)).map((name) => element("option", { value: name }, name)));
-  at("count").textContent = `${whole(found.count)} ${found.count === 1 ? "episode" : "episodes"}`;
+  at("count").textContent = found.count ? `${whole(found.count)} ${found.count === 1 ? "episode" : "episodes"}` : found.known ? "No episode fits." : "No episode has ended yet.";
   at("page").textContent = found.count > found.size ? ` ${page + 1} of ${Math.ceil(found.count / found.size)} ` : "";
   at("newer").hidden = page === 0;
   at("older").hidden = (page + 1) * found.size >= found.count;
   document.querySelector("#rows tbody").replaceChildren(...found.rows.map(row));
+  const matches = [...new Set(found.rows.map((one) => one.match))].sort((a, b) => a - b);
+  at("newest").replaceChildren(...matches.map((match) => element("button", { type: "button", class: "quiet", onclick: () => newest(match) }, `newest of match ${match}`)));
+}
+
+const placeOf = (record) => [record.round, record.match, record.lane, record.episode].join("/");
+
+function result(record) {
+  const seats = record.seats.map((seat) => `${seat.policy} ${outcomes[seat.outcome] ?? ""} ${seat.return === null ? "" : number(seat.return)}`.trim());
+  return [...new Set(seats)].join(", ") + (record.cut ? ", cut by the end of a leg" : "");
 }
 
 function row(record) {
-  const place = [record.round, record.match, record.lane, record.episode].join("/");
-  const seats = record.seats.map((seat) => `${seat.policy} ${outcomes[seat.outcome] ?? ""} ${seat.return === null ? "" : number(seat.return)}`.trim());
-  const watch = (episode, text, title) => element("a", { href: `?${new URLSearchParams({ episode })}`, title, onclick: (event) => {
-    event.preventDefault();
-    open(episode);
-    at("player").scrollIntoView();
-  } }, text);
+  const place = placeOf(record);
+  const watch = (event) => (event.preventDefault(), choose(place));
   return element("tr", {},
-    element("th", { scope: "row" }, watch(place, place)),
-    element("td", {}, [...new Set(seats)].join(", ") + (record.cut ? ", cut by the end of a leg" : "")),
-    element("td", { class: "n" }, whole(record.length)), element("td", { class: "n" }, whole(record.tick)),
-    element("td", {}, watch(`${record.round}/${record.match}/0/-1`, `newest of match ${record.match}`, "the newest game of this match, also of a run that goes on")));
+    element("th", { scope: "row" }, element("a", { href: `?${new URLSearchParams({ episode: place })}`, onclick: watch }, place)),
+    element("td", {}, result(record)),
+    element("td", { class: "n" }, whole(record.length)), element("td", { class: "n" }, whole(record.tick)));
 }
 
-at("filter").addEventListener("input", () => ((page = 0), rows()));
-at("filter").addEventListener("reset", () => setTimeout(() => ((page = 0), rows())));
+const filtered = () => ((page = 0), address(game?.place, game?.playing ? undefined : game?.tick), rows());
+at("filter").addEventListener("input", filtered);
+at("filter").addEventListener("reset", () => setTimeout(filtered));
 at("filter").addEventListener("submit", (event) => event.preventDefault());
 at("newer").onclick = () => ((page -= 1), rows());
 at("older").onclick = () => ((page += 1), rows());
-rows();
 
 const asked = new URLSearchParams(location.search);
+if (asked.get("policy")) at("filter").elements.policy.append(element("option", {}, asked.get("policy")));
+for (const one of at("filter").elements) if (one.name) one.value = asked.get(one.name) ?? "";
+history.replaceState({}, "", location.href);
+addEventListener("popstate", (event) => event.state && location.reload());
+rows();
 if (asked.get("episode")) open(asked.get("episode"), +(asked.get("tick") ?? 0) || 0, !asked.get("tick"));

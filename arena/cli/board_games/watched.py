@@ -1,7 +1,5 @@
 """Plays a recorded episode again for a page: `python -m arena.cli.board_games.watched RUN ROUND MATCH LANE EPISODE`.
 
-EPISODE -1 is the newest one of its match, whatever the lane.
-
     server: {"from": 0, "to": 60, "advice": 1}         ticks that are to be shown, in the place of earlier wishes
     here:   {"kind": "episode", ...}                   once: who plays, how long
             {"kind": "frame", "tick": 0, ...}          with a picture, if the game draws one
@@ -51,10 +49,7 @@ class WatchedEpisode:
         self._folder = RunFolder(Path(run))
         self._config = load_config(self._folder.config)
         self._match = read_replays(run).match(match, round=round_)
-        found = self._match.newest() if number < 0 else self._match.episode(number, lane=lane)
-        if found is None:
-            raise ConfigError(f"no recorded game of match {match} has ended yet")
-        self._episode = found
+        self._episode = self._match.episode(number, lane=lane)
         import_plugins(self._config.imports)
         renders = rendering(self._match.playable)
         self._mode = next((mode for mode in (PICTURES, TEXT) if mode in renders.modes), None)
@@ -101,7 +96,8 @@ class WatchedEpisode:
             for entity, color in zip(manifest.entities, colors, strict=True)
         ]
         place = [manifest.round, manifest.match, episode.lane, episode.number]
-        of_episode = {"env": manifest.env, "place": place, "ticks": episode.length, "per_second": self._per_second}
+        of_episode = {"env": manifest.env, "place": place, "ticks": episode.length, "end": episode.end}
+        of_episode["per_second"] = self._per_second
         game_pipe().say({"kind": "episode", **of_episode, "entities": players})
 
     def _tick(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:

@@ -55,6 +55,7 @@ class Decision:
     by_label: bool = True  # whether the beginning of a label is an answer; units are picked by their index alone
     bounds: tuple[float, float] | None = None  # of a number, both included
     whole: bool = False  # whether it has to be a whole number
+    closed: Sequence[Option] = ()  # that are not allowed now; none where there are more than 64 options
 
     def question(self) -> str:
         """What is asked for, and the options."""
@@ -187,10 +188,17 @@ def decisions(
     allowed = np.ones(sum(counts), np.bool_) if mask is None else np.asarray(mask) != 0
     found = []
     for part, fits in zip(named, np.split(allowed, np.cumsum(counts)[:-1]), strict=True):
-        numbers = [part.start + int(number) for number in np.flatnonzero(fits)]
-        texts = [part.text(number) if part.choices else "" for number in numbers]
-        keys = (tuple(key for key, choice in labels.keys.items() if choice == one) for one in numbers)
-        found.append(Decision(part.name, [Option(*one) for one in zip(numbers, texts, numbers, keys, strict=True)]))
+        every = [
+            Option(
+                number,
+                part.text(number) if part.choices else "",
+                number,
+                tuple(key for key, choice in labels.keys.items() if choice == number),
+            )
+            for number in range(part.start, part.start + len(fits))
+        ]
+        options, closed = ([one for one, fit in zip(every, fits, strict=True) if fit == kind] for kind in (True, False))
+        found.append(Decision(part.name, options, closed=closed if len(every) <= _MOST_NUMBERS else ()))
     return found
 
 

@@ -55,7 +55,8 @@ class Human:
     """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
     `advice`, whose opinion is shown, and `judges`, the opponents, have the `name`, `algorithm`, `options` and `load` of
-    policies. `seats`: of each entity that people play; `labels`: likewise its `Labels` as plain data.
+    policies; judges are asked in the `seats` that they know. `seats`: of each entity that people play; `labels`:
+    likewise its `Labels` as plain data.
 
     Attributes:
         console: what shows turns to the human, and asks for the choices.
@@ -86,7 +87,7 @@ class Human:
             if advice is not None:
                 self._advisors[agent] = Advisor(advice["name"], advice, *spaces)
             self._judges[agent] = {}
-            for one in judges:
+            for one in (one for one in judges if seats.get(agent) in one["seats"]):
                 with suppress(ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
                     self._judges[agent][one["name"]] = Advisor(one["name"], one, *spaces)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
+from arena.config.members import seats_by_policy
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest, pluralize
 from arena.game.api import Interface
@@ -110,7 +111,7 @@ def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
 
     if folder is None:
         raise ConfigError("a configuration has no ratings; name a run folder, or a policy", path="--against")
-    found, suited = read(folder), {name for _, entry in config.entries() for name in entry.names[seat : seat + 1]}
+    found, suited = read(folder), {name for name, seats in seats_by_policy(config).items() if seat in seats}
     rows = [row for table in league_table(found.timeline, found.cut, config).tables for row in table]
     known = [row.player for row in sorted(rows, key=lambda row: -row.elo) if row.player.partition("@")[0] in suited]
     if not known:
@@ -191,7 +192,12 @@ def human_match(
         options["advice"] = as_adviser(advice, version_of(config, folder, advice, path="--advice"))
         configured(advice, options["advice"])
     if output.on_pages:
-        options["judges"] = [as_adviser(name, policy) for name, policy in policies.items()]
+        seats_of = seats_by_policy(config)
+        options["judges"] = [
+            {**as_adviser(name, policy), "seats": sorted(seats_of.get(name.partition("@")[0], ()))}
+            for name, policy in policies.items()
+            if policy.algorithm != "random"
+        ]
     player = PolicyConfig(algorithm=output.algorithm, options=options)
     played = msgspec.structs.replace(
         config,

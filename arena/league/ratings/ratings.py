@@ -9,7 +9,7 @@ interval is narrower or wider than those two suggest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,11 +79,12 @@ class Ratings:
         """All players, the best first; equal ones by name."""
         return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
 
-    def among(self, players: Sequence[str]) -> Ratings:
-        """The ratings of some of the players, with 0 as their mean."""
+    def among(self, players: Sequence[str], *, guests: Collection[str] = ()) -> Ratings:
+        """The ratings of some of the players, with 0 as the mean of those that are no `guests`."""
         rated = tuple(sorted(players))
         at = [self._index[name] for name in rated]
-        centered = np.eye(len(at)) - 1 / max(1, len(at))
+        counts = np.array([name not in guests for name in rated], np.float64)
+        centered = np.eye(len(at)) - (counts if counts.any() else counts + 1) / max(1, counts.sum() or len(at))
         covariance = np.zeros((len(at) + 1, len(at) + 1))
         covariance[:-1, :-1] = centered @ self._fit.covariance[np.ix_(at, at)] @ centered
         covariance[-1, -1] = self._fit.covariance[-1, -1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True):
 
     rank: int  # 1 is the strongest, by `elo`
     player: str
-    elo: float  # its distance from the mean of its table; of two populations see `populations_of`
+    elo: float  # its distance from the mean of its table, but for guests; of two populations see `populations_of`
     low: float  # where the 95 % interval of `elo` begins
     high: float  # where it ends
     score: Score  # of the sides on which it sat
@@ -101,7 +101,8 @@ def standings_at(
     if not now.players:
         return LeagueTable([], prior=False, curtailed=None)
     ratings = fit(timeline, now=now, at=at)
-    found = tables(ratings, timeline, sides=populations_of(config, now.players), now=now, at=at)
+    sides, guests = populations_of(config, now.players), guests_of(config, now.players)
+    found = tables(ratings, timeline, sides=sides, guests=guests, now=now, at=at)
     equal = (
         [] if timeline.learns else [one for each in found for one in equals(now.results, [row.player for row in each])]
     )
@@ -163,25 +164,32 @@ def populations_of(config: Config, players: Sequence[str], *, tournament: bool =
     return Sides(*(tuple(name for name in players if policies[name] in side) for side in sides))
 
 
+def guests_of(config: Config, players: Sequence[str]) -> set[str]:
+    """The players that are no policies of the run: people, and who else has played with them."""
+    return {name for name in players if name.partition("@")[0] not in config.policies}
+
+
 def tables(
     ratings: Ratings,
     played: Results | Timeline,
     *,
     sides: Sides | None = None,
+    guests: Collection[str] = (),
     now: Timeline | None = None,
     at: int | None = None,
 ) -> list[list[Row]]:
     """The tables of all rated players: one, or of two populations two, for each set of players that games connect.
 
     Players of one set can be compared; the largest set comes first, and in a table the best player. `now` are the games
-    that count at the tick `at`; None: all.
+    that count at the tick `at`; None: all. The mean of a table is that of its players but for the `guests`, of which
+    there is often one game alone: it must not move all others.
     """
     current = now or played
     scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
     found: list[list[Row]] = []
     for scale, names in enumerate(comparable(played, ratings.players, at=at)):
         if sides is None:
-            found.append(rows(ratings.among(names), scores, scale=scale, begun=begun))
+            found.append(rows(ratings.among(names, guests=guests), scores, scale=scale, begun=begun))
             continue
         members = [[name for name in names if name in side] for side in sides]
         means = [float(np.mean([ratings.of(name).elo for name in of_side])) for of_side in members if of_side]
