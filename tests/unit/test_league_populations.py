@@ -66,7 +66,7 @@ def hunting(**keys: Any) -> dict[str, Any]:
         (robin(sides=[3, ["x"]]), "sides", "mixes"),
         (robin(sides=[["x"], ["x"]]), "sides", "listed twice"),
         (robin(sides=[["x"], []]), "sides[1]", "is empty"),
-        (robin(sides=[0, 1]), "sides[0]", ">= 1"),
+        (robin(sides=[0, 1]), "sides[0]", "at least 1"),
         (entry("mixtures", policies=["a", "b"], sides=[2, 1]), "sides", "teams of one size"),
         (hunting(versus=["a"]), "versus[0]", "a policy is in one of the two populations"),
         (hunting(versus=["x"]), "versus[0]", "unknown policy"),
