@@ -50,7 +50,7 @@ class Standings(NamedTuple):
 
 
 class Run:
-    """A run folder, which is read anew for each question; the run may be under way.
+    """A run folder, which each method reads again; the run may be under way.
 
     Attributes:
         folder: its path.
