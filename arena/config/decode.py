@@ -102,8 +102,6 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _convert_value(kind: Any, value: Any, path: str) -> Any:
     """The value as this type: walks into structs, lists and mappings, leaves the rest to msgspec."""
-    if isinstance(value, (type, types.FunctionType)) and kind is not Any:  # in data of Python
-        value = name_of(value, path)
     if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in _UNIONS:
         kind = get_args(kind)[0]  # of a union only a description is annotated
     if get_origin(kind) in _UNIONS:
@@ -268,16 +266,27 @@ def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:
         raise ConfigError(f"found {show(value)}; expected a mapping of keys to values{such}", path=path)
 
 
-def name_of(target: type | types.FunctionType, path: str) -> str:
-    """The name `package.module:attribute` of a class or function.
+def named(value: Any, path: str) -> Any:
+    """Data of Python with names `package.module:attribute` in the place of classes and functions.
 
     Raises:
-        ConfigError: it has none, as it was made inside of a function.
+        ConfigError: one that no other process can import, or among the arguments of a game, which are data.
     """
-    if not target.__qualname__.replace(".", "").isidentifier():
-        message = f"found {target.__qualname__}, which is inside of a function of {target.__module__}, where the "
-        raise ConfigError(f"{message}processes of a run cannot import it; move it to the module's top level", path=path)
-    return f"{target.__module__}:{target.__qualname__}"
+    if isinstance(value, (type, types.FunctionType)):
+        if {"kwargs", "env_kwargs"} & {*path.split(".")}:
+            raise ConfigError(f"found {value!r}; arguments of games are data that a file can hold", path=path)
+        if not value.__qualname__.replace(".", "").isidentifier():
+            message = f"found {value.__qualname__} of {value.__module__}, which the processes of a run cannot import"
+            raise ConfigError(f"{message}; define it by `class` or `def` at the module's top level", path=path)
+        return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, str) else named(key, path): named(item, joined(path, key))
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return type(value)([named(item, f"{path}[{index}]") for index, item in enumerate(value)])
+    return value
 
 
 def is_name(name: Any) -> bool:

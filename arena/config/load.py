@@ -11,7 +11,7 @@ import msgspec
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.check import check, check_entries
-from arena.config.decode import convert, convert_field, removed_text, show
+from arena.config.decode import convert, convert_field, named, removed_text, show
 from arena.config.fields import plain
 from arena.config.independent import expanded
 from arena.config.matches import MatchConfig
@@ -98,7 +98,7 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:
         text = f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`"
         raise ConfigError(text, source=source)
-    changed, places = overriding.apply(data, overrides)
+    changed, places = overriding.apply(named(data, ""), overrides)
     origin = Origin(source, places)
     with origin.located():
         config = convert(Config, {"name": Path(source).stem, **changed}, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from arena.config.decode import joined
 from arena.config.fields import plain
 from arena.config.schema import Config
 from arena.errors import ConfigError
@@ -40,12 +41,20 @@ def _texts(found: Any) -> Iterator[str]:
 
 def refuse_main(config: Config, instead: str = "") -> None:
     """Refuses classes of the program that runs, which other processes do not have; `instead`: what else would help."""
-    named = {f"envs.{name}.make": env.make for name, env in config.envs.items()}
-    named |= {f"policies.{name}.algorithm": policy.algorithm for name, policy in config.policies.items()}
-    for path, target in named.items():
-        if target.startswith("__main__:"):
+
+    def refuse(found: Any, path: str) -> None:
+        if isinstance(found, Mapping):
+            for key, value in found.items():
+                refuse(key, joined(path, key))
+                refuse(value, joined(path, key))
+        elif isinstance(found, list):
+            for index, value in enumerate(found):
+                refuse(value, f"{path}[{index}]")
+        elif isinstance(found, str) and found.startswith("__main__:"):
             raise ConfigError(
-                f"found {target!r}, a class of this program, which other processes do not have; put it into a module"
+                f"found {found!r}, a class of this program, which other processes do not have; put it into a module"
                 f"{instead}",
                 path=path,
             )
+
+    refuse(plain(config), "")

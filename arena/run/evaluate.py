@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from arena import registry
-from arena.config import load_config
+from arena.config import load_config, parse_config
 from arena.config.schema import Config, PolicyConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, ConfigError, RunFailed, WriteError, located, nearest
@@ -68,10 +68,10 @@ class Weights(NamedTuple):
 
 
 def evaluate(
-    target: Path | str,
+    target: Config | Path | str,
     episodes: int = 100,
     *,
-    checkpoints: Sequence[str | int] = (),
+    checkpoints: Sequence[str | int] | str = (),
     against: str | None = None,
     greedy: bool = True,
     run_dir: Path | str | None = None,
@@ -79,7 +79,7 @@ def evaluate(
     """Lets the policies of a run, or of a configuration, play without learning, as `arena evaluate`; prints nothing.
 
     Args:
-        target: a run folder, or a configuration file.
+        target: a run folder, a configuration file, or the same as `arena.Config`.
         episodes: at least so many; every lane plays the same number.
         checkpoints: of a run: `first`, `last`, `best`, or a number of ticks; empty: `last`.
         against: a policy, a policy at a tick (`blue@5000`), or an algorithm, which takes all seats of others; None: as
@@ -95,6 +95,7 @@ def evaluate(
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
         RunFailed: a game has failed.
+        KeyboardInterrupt: a signal has ended it.
     """
     rows, listener = Table(), Listener(None)
 
@@ -104,28 +105,37 @@ def evaluate(
             del line["ticks"]
             rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path})
 
-    matches = matches_of(str(target), [str(label) for label in checkpoints] or None, against, run_dir)
+    if episodes < 1:
+        raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")
+    labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
+    matches = matches_of(target if isinstance(target, Config) else str(target), labels or None, against, run_dir)
     with untouched_process():
         for match in matches:
-            _, status = play(match, episodes, add, greedy=greedy, output=listener)
+            _, status = play(match, episodes, add, greedy=greedy, output=listener, watched=False)
             if status == MISTAKE:
                 raise ConfigError(listener.failure)
+            if status > 128:
+                raise KeyboardInterrupt(status - 128)
             if status:
                 raise RunFailed(listener.failure)
     return rows
 
 
 def matches_of(
-    target: str, checkpoints: Sequence[str] | None, against: str | None, run_dir: Path | str | None
+    target: Config | str, checkpoints: Sequence[str] | None, against: str | None, run_dir: Path | str | None
 ) -> list[EvaluationMatch]:
     """The evaluations of a run or a configuration; arguments as of `evaluate`."""
-    folder = RunFolder.of_target(target)
-    config = load_config(target if folder is None else folder.config)
+    source, folder = "", None
+    if isinstance(target, Config):
+        config = parse_config(target, source=source)
+    else:
+        source, folder = target, RunFolder.of_target(target)
+        config = load_config(target if folder is None else folder.config)
     home = folder.path / "evaluations" if folder else anchored("runs")
     home = anchored(run_dir) if run_dir else home
     if folder is None and checkpoints is not None:
-        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
-    with located(source=target):
+        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=source)
+    with located(source=source):
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
         weights = [weights_of(config, folder, label) for label in labels]
         version = None
@@ -141,9 +151,18 @@ def matches_of(
 
 
 def play(
-    match: EvaluationMatch, episodes: int, shown: Shown, *, greedy: bool, output: Output = CONSOLE_OUTPUT
+    match: EvaluationMatch,
+    episodes: int,
+    shown: Shown,
+    *,
+    greedy: bool,
+    output: Output = CONSOLE_OUTPUT,
+    watched: bool = True,
 ) -> tuple[Path, int]:
-    """Plays an evaluation; returns the folder of its records, and the exit status."""
+    """Plays an evaluation; returns the folder of its records, and the exit status.
+
+    `watched`: whether a game that hangs ends the process, which a user's program must not.
+    """
     numbered = (
         match.folder if number == 1 else match.folder.with_name(f"{match.folder.name}-{number}")
         for number in itertools.count(1)
@@ -153,7 +172,7 @@ def play(
     made = [path for path in records.parents if not path.exists()]
     run = prepare(match.config, ranks=1, run_dir=str(records))
     run = replace(run, episodes=episodes_per_lane(run, match.titles, episodes), greedy=greedy)
-    status = run_single_process(run, partial(shown, match), silent_display(), output=output)
+    status = run_single_process(run, partial(shown, match), silent_display(), output=output, watched=watched)
     if status == MISTAKE:  # no folder is left behind
         shutil.rmtree(records, ignore_errors=True)
         with suppress(OSError):  # it holds other files, or is gone

@@ -69,7 +69,7 @@ from arena.trainer.remote import RemoteRun
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
 _NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id")
-_COPIES = re.compile(r"matches(\[[0-9]+\]|\.[0-9]+)(\.\w+)?\.copies")
+_COPIES = re.compile(r"matches(\[[0-9]+\]|\.[0-9]+)(\.(?!env_kwargs\.)\w+)?\.copies")
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
 
@@ -244,8 +244,10 @@ class Trainer:
         """
         self._check_open()
         if self._interrupted:
+            changes = self._loop.state.changes  # since then
             self._loop.state.unlock()
             self._open(str(self.folder), resume=True)
+            self._loop.state.changes = changes
         if self.done:
             again = f"Trainer.restore({str(self.folder)!r}, ticks=...)"
             raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {again}")
@@ -355,9 +357,10 @@ class Trainer:
         changes = {key: value for key, value in changes.items() if key not in copies}
         if copies and self.done:
             raise ConfigError(f"the run is over at tick {self.ticks}, so no worker can join", path=next(iter(copies)))
-        source = self._origin.source
-        data = overrides.apply_values(yaml.load(resolved_yaml(self._config), source=source), copies, source=source)
-        other = parse_config(data, source=source)
+        source, other = self._origin.source, self._config
+        if copies:
+            data = yaml.load(resolved_yaml(self._config), source=source)
+            other = parse_config(overrides.apply_values(data, copies, source=source), source=source)
         for key, value in changes.items():
             check_change(self._config, key, value)
         changed_values = {**self._loop.state.changes, **changes}

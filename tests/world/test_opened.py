@@ -73,12 +73,20 @@ def test_evaluation_is_that_of_the_command(run: Path, command: Command, capsys: 
     assert rows[0]["return"] == pytest.approx(sum(episode["seats"][0]["return"] for episode in own) / len(own))
 
 
+def test_a_configuration_made_in_python_is_evaluated(run: Path, tmp_path: Path) -> None:
+    config = arena.open_run(run).config
+    rows = arena.evaluate(config, 2, run_dir=tmp_path / "records")
+    assert [(row["policy"], row["checkpoint"]) for row in rows] == [("blue", ""), ("red", "")]
+
+
 def test_mistakes_of_an_evaluation_leave_nothing(run: Path) -> None:
     before = {path for path in run.rglob("*") if "evaluations" in path.parts}
     for wrong, message in (
         ({"checkpoints": ["second"]}, "there is no checkpoint 'second'"),
+        ({"checkpoints": "second"}, "there is no checkpoint 'second'"),
         ({"against": "nobody"}, "nobody"),
+        ({"episodes": 0}, "found 0; expected at least 1"),
     ):
         with pytest.raises(arena.ConfigError, match=message):
-            arena.evaluate(run, 4, **wrong)  # type: ignore[arg-type]
+            arena.evaluate(run, **{"episodes": 4, **wrong})  # type: ignore[arg-type]
     assert {path for path in run.rglob("*") if path.is_file() and "evaluations" in path.parts} == before

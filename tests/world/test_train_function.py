@@ -12,6 +12,7 @@ import yaml
 
 import arena
 from arena.cli.main import main
+from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
 from arena.run import mpirun
 from games import Countdown
@@ -148,12 +149,27 @@ def test_classes_stand_for_their_names(tmp_path: Path) -> None:
     assert yaml.safe_load(config.to_yaml())["envs"]["g"]["make"] == f"{__name__}:Lonely"
     assert arena.train(config, tmp_path / "run", ranks=1).finished
     assert parse_experiment({"run": config}).config.run == yaml.safe_load(config.to_yaml())
-    for make, message in ((local, "inside of a function"), (lambda: None, "inside of a function")):
-        with pytest.raises(arena.ConfigError, match=rf"envs\.g\.make: .*{message}"):
+    for make in (local, lambda: None):
+        with pytest.raises(arena.ConfigError, match=r"envs\.g\.make: .*which the processes of a run cannot import"):
             arena.train(made(envs={"g": arena.Env(make=make)}, **alone))
+    with pytest.raises(arena.ConfigError, match=r"envs\.g\.kwargs\.kind: found .* arguments of games are data"):
+        made(envs={"g": arena.Env(make=Lonely, kwargs={"kind": Lonely})}, **alone).to_yaml()
+    options = {"encoder": Random, "extra_loss": {"class": Random}}
+    policies = {"blue": arena.Policy(algorithm="ppo", options=options), "red": arena.Policy(algorithm=Random)}
+    named = yaml.safe_load(made(policies=policies).to_yaml())
+    assert named["policies"]["blue"]["options"]["extra_loss"] == {"class": "policies.random:Random"}
+    wrapped = arena.Env(make=Lonely, wrappers=({Random: {"a": 1}}, Random))
+    found = yaml.safe_load(made(envs={"g": wrapped}, **alone).to_yaml())["envs"]["g"]["wrappers"]
+    assert found == [{"policies.random:Random": {"a": 1}}, "policies.random:Random"]
     main_game = type("Game", (Lonely,), {"__module__": "__main__"})
     with pytest.raises(arena.ConfigError, match=r"'__main__:Game', a class of this program.* or use ranks=1"):
         arena.train(made(envs={"g": arena.Env(make=main_game)}, **alone), ranks=2)
+    for more in (
+        {"callbacks": ("__main__:Game",)},
+        {"policies": {"blue": arena.Policy(**PPO | {"options": {"x": "__main__:Game"}})}},
+    ):
+        with pytest.raises(arena.ConfigError, match=r"'__main__:Game', a class of this program"):
+            refuse_main(made(**{"envs": {"g": arena.Env(make=Lonely)}, **alone, **more}))
     with pytest.raises(arena.ConfigError, match="ticks: found -1"):
         arena.train(made(ticks=-1))
 

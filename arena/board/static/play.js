@@ -42,7 +42,8 @@ const does = {
   match: (said) => {
     ({ players } = said);
     const mine = players.find((one) => one.seat === me.seat);
-    at("title").replaceChildren(`${said.env}: you are `, swatch(mine.color), mine.entities.join(", "));
+    const name = [swatch(mine.color), mine.entities.join(", ")].filter((part) => part !== null);
+    at("title").replaceChildren(`${said.env}: you are `, ...name);
     const row = (player) => element("tr", {}, element("th", { scope: "row" }, swatch(player.color), player.entities.join(", ")),
       element("td", {}, player.seat === me.seat ? "you" : player.human ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
       element("td", { class: "muted" }, `seat ${player.seat}`));
