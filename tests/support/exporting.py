@@ -41,7 +41,7 @@ ACTIONS: dict[str, Space[Any]] = {
     "numbers": spaces.Box(np.array([-0.5, 0.0], np.float32), np.array([2.0, 5.0], np.float32)),
 }
 ENTITIES = ("first", "second")
-ON_POLICY = ("ppo", "a2c", "mappo", "bc")
+ON_POLICY = ("ppo", "a2c", "impala", "mappo", "bc")
 OFF_POLICY = {
     "iql": ("choice", "numbers"),
     "dqn": ("choice",),
