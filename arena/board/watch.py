@@ -41,7 +41,7 @@ def _filters(query: Mapping[str, str]) -> dict[str, Any]:
     wanted: dict[str, Any] = {"policy": query["policy"]} if query.get("policy") else {}
     if (outcome := query.get("outcome")) in _OUTCOMES:
         wanted["outcome"] = _OUTCOMES[outcome]
-    for key in ("round", "match", "tick", "shortest", "longest", "least", "most"):
+    for key in ("round", "match", "shortest", "longest", "least", "most"):
         if query.get(key):
             try:
                 wanted[key] = float(query[key])

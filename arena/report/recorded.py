@@ -19,8 +19,8 @@ _RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] = {}) -> Ints:
     """The rows of the episodes that have replays and fit, the newest first, after all others those that were cut.
 
-    `wanted`: `round` and `match`; `tick` of the end; `shortest` and `longest` ticks; `policy`, which has played, and of
-    a seat of it the `outcome`, and the `least` and `most` return.
+    `wanted`: `round` and `match`; `shortest` and `longest` ticks; `policy`, which has played, and of a seat of it the
+    `outcome`, and the `least` and `most` return.
     """
     each, many = np.unique(series := table.series), int(table.match.max(initial=0)) + 1
     places = (match_path(folder.replays, one % many, round=one // many) for one in each.tolist())
@@ -29,7 +29,6 @@ def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] =
     for key, kept, column, compared in (
         ("round", fits, table.round, np.equal),
         ("match", fits, table.match, np.equal),
-        ("tick", fits, table.tick, np.equal),
         ("shortest", fits, table.length, np.greater_equal),
         ("longest", fits, table.length, np.less_equal),
         ("policy", of_seats, table.policy, np.equal),
