@@ -82,7 +82,7 @@ def _rows(request: Request) -> Response:
         table, known = files.episodes, len(files.episodes.tick)
         if wanted.get("known") == str(known):
             return Response(status_code=204)
-        found = recorded(files.folder, table, _filters(wanted))
+        found = recorded(files.folder, table, _filters(wanted), known=files.replays)
         begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
         rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}

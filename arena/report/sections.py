@@ -113,7 +113,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
     if files.folder.tournament.is_file():
         newer = np.zeros(0) if last is None else (files.episodes.round > last) & ~files.episodes.cut
         tournament = Tournament(None if last is None else last + 1, int(np.count_nonzero(newer)))
-    known = recorded(folder, files.episodes) if replays is not None else np.zeros(0, np.int64)
+    known = recorded(folder, files.episodes, known=files.replays) if replays is not None else np.zeros(0, np.int64)
     return PageData(
         arena=__version__,
         summary=summary,

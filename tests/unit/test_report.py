@@ -31,7 +31,7 @@ from arena.league.read_results import read
 from arena.league.tournament import Rule, table, write_terms
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
-from arena.records.folder import RunFolder
+from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.formats import Boundary, Terms
 from arena.records.lock import RunLock
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
@@ -44,7 +44,8 @@ from arena.report.learning import MOST_POINTS, logged_values
 from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
-from arena.report.read_run import read_run
+from arena.report.read_run import RunReader, read_run
+from arena.report.recorded import recorded
 from arena.report.replays import LARGEST, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -843,3 +844,23 @@ def test_wrong_place_of_an_episode_is_refused(runs: list[Path]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["report", str(runs[0]), "--episode", "3/x"])
     assert caught.value.code == 2
+
+
+def test_only_matches_without_known_replays_are_looked_up_again(own: RunFolder) -> None:
+    reader = RunReader(own.path)
+
+    def found() -> set[tuple[int, int]]:
+        files = reader.look()
+        rows = recorded(own, files.episodes, known=files.replays)
+        return {*zip(files.episodes.round[rows].tolist(), files.episodes.match[rows].tolist(), strict=True)}
+
+    first, second = (match_path(own.replays, match, round=match) / MANIFEST for match in (0, 1))
+    first.parent.mkdir(parents=True)
+    first.write_text("")
+    assert found() == {(0, 0)}
+    first.unlink()  # it is not looked up again
+    second.parent.mkdir(parents=True)
+    second.write_text("")
+    assert found() == {(0, 0), (1, 1)}
+    own.config.write_text(own.config.read_text() + "\n")  # as a resume does: all is read again
+    assert found() == {(1, 1)}
