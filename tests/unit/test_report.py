@@ -33,9 +33,11 @@ from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
 from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.formats import Boundary, Terms
+from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.report import page as report_page
+from arena.report import sections
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.comparison import compared, estimate, write_comparison
@@ -45,8 +47,8 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import recorded
-from arena.report.replays import LARGEST, compressed
+from arena.report.recorded import recorded, records, result_text
+from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
 from league_folders import League, write_league
@@ -864,3 +866,26 @@ def test_only_matches_without_known_replays_are_looked_up_again(own: RunFolder) 
     assert found() == {(0, 0), (1, 1)}
     own.config.write_text(own.config.read_text() + "\n")  # as a resume does: all is read again
     assert found() == {(1, 1)}
+
+
+def test_results_of_replays_are_found_in_one_pass(own: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = read_run(own.path)
+    lines = [line for line in JournalReader(own.episodes).lines(EpisodeRecord) if (line.round, line.match) == (1, 0)]
+    manifest = match_path(own.replays, 0, round=1) / MANIFEST
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("")
+    places = [(1, 0, one.lane, one.episode) for one in lines[-3:]]
+    replays = [Replay(*place, env="touchdown", pieces=[], ticks=1) for place in [*places, (1, 0, 0, 9999)]]
+    read = list[EpisodeRecord]()
+
+    def noted(*arguments: Any) -> Iterator[EpisodeRecord]:
+        for one in records(*arguments):
+            read.append(one)
+            yield one
+
+    monkeypatch.setattr(sections, "records", noted)
+    found = sections._results(replays[:3], files, recorded(own, files.episodes))
+    assert found == {place: result_text(one) for place, one in zip(places, lines[-3:], strict=True)}
+    assert len(read) == 3, "the newest episodes are read first"
+    data = page_data(files, replays)
+    assert [one.result for one in data.replays] == [*map(found.get, places), ""]
