@@ -78,12 +78,7 @@ def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:
 
     async def events(request: Request) -> Response:
         board, key = board_of(request), (make, folder_of(request))
-        if (shown := (live := board.one(_Live)).get(key)) is None:
-            shown = live[key] = _Followed(board, *key)
-            shown.task = asyncio.create_task(shown.keep_up(live.reader))
-            shown.task.add_done_callback(lambda _: live.pop(key))
-        shown.shown_at = time.monotonic()
-        return board.stream(shown.events())
+        return board.stream(board.one(_Live).followed(board, *key).events())
 
     return [Route(tab.prefix + "{path:path}", page), Route(address + "{path:path}", events)]
 
@@ -105,6 +100,17 @@ class _Live(dict[tuple[type[Page], Path], "_Followed"]):
         super().__init__()
         self.reader = ThreadPoolExecutor(1, "reader of folders", initializer=_be_nice)
         board.at_end.append(self._end)
+
+    def followed(self, board: Board, make: type[Page], folder: Path) -> _Followed:
+        """The page of a folder, which is kept up from now on."""
+        key = make, folder
+        shown = self.get(key)
+        if shown is None or shown.task.done():  # a task that is done removes its page one turn of the loop later
+            shown = self[key] = _Followed(board, make, folder)
+            shown.task = asyncio.create_task(shown.keep_up(self.reader))
+            shown.task.add_done_callback(lambda task: self.pop(key) if self[key].task is task else None)
+        shown.shown_at = time.monotonic()
+        return shown
 
     async def _end(self) -> None:
         for page in self.values():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -29,6 +30,7 @@ from arena.records.folder import RunFolder
 from arena.report.recorded import recorded, records
 
 _PROGRAM = "arena.cli.board_games.watched"
+_PART = 2_000_000  # bytes of episodes that are read at once
 _ROWS = 50  # of a page of the table
 _MOST_GAMES = 20  # of people, of which the page has links
 _OUTCOMES = {"win": "win", "draw": "draw", "loss": "loss", "none": None}
@@ -41,7 +43,7 @@ def _filters(query: Mapping[str, str]) -> dict[str, Any]:
     wanted: dict[str, Any] = {"policy": query["policy"]} if query.get("policy") else {}
     if (outcome := query.get("outcome")) in _OUTCOMES:
         wanted["outcome"] = _OUTCOMES[outcome]
-    for key in ("round", "match", "tick", "shortest", "longest", "least", "most"):
+    for key in ("round", "match", "shortest", "longest", "least", "most"):
         if query.get(key):
             try:
                 wanted[key] = float(query[key])
@@ -71,11 +73,16 @@ def _rows(request: Request) -> Response:
     if not is_run(folder):
         raise HTTPException(404, "There is no run in this folder any more.")
     with board_of(request).reader(folder) as reader:
-        files = reader.look()
+        files = reader.look(most=_PART)
+        while reader.share < 1:
+            reader.lock.release()
+            time.sleep(0.001)  # the thread of the live pages, if it waits for the lock, gets it
+            reader.lock.acquire()
+            files = reader.look(most=_PART)
         table, known = files.episodes, len(files.episodes.tick)
         if wanted.get("known") == str(known):
             return Response(status_code=204)
-        found = recorded(files.folder, table, _filters(wanted))
+        found = recorded(files.folder, table, _filters(wanted), known=files.replays)
         begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
         rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -31,7 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name not in found:
         raise ConfigError(f"there is no example {arguments.name!r}; {nearest(arguments.name, found)}")
-    say(_text(found[arguments.name]).rstrip())
+    text = _text(found[arguments.name]).rstrip()
+    if base := re.search(r"^run: (configs/(\S+)\.yaml)$", text, re.MULTILINE):  # of an experiment
+        text = f"# needs: arena example {base[2]} > {base[1]}\n{text}"
+    say(text)
     return 0
 
 

@@ -149,21 +149,40 @@ class GameReader:
         most in lane, number, tick, length and returns.
         """
         rounds, self._known = self._rounds_until(None), {}
-        tick, number = (np.fromiter(map(attrgetter(of), episodes), np.int64, len(episodes)) for of in ("tick", "round"))
+        tick, number, length = (
+            np.fromiter(map(attrgetter(of), episodes), np.int64, len(episodes)) for of in ("tick", "round", "length")
+        )
         starts = np.array([0, *(line.start for line in rounds)])[np.minimum(number + 1, len(rounds))]
         part = np.clip((tick - 1 - starts) * self._parts // self.config.ticks, 0, self._parts - 1)
-        _, firsts, counts = np.unique(alike * self._parts + part, return_index=True, return_counts=True)
+        _, firsts, games, counts = np.unique(
+            alike * self._parts + part, return_index=True, return_inverse=True, return_counts=True
+        )
         if self._needs_margins or any(self._ranks(episodes[first]) for first in firsts):  # returns count, too
             firsts, counts = np.arange(len(episodes)), np.ones(len(episodes), np.int64)
+            games = firsts
+        longest = np.zeros(len(firsts), np.int64)
+        np.maximum.at(longest, games, length)
+        shortest = longest.copy()
+        np.minimum.at(shortest, games, length)
         for place in np.argsort(firsts):  # in the order of the file
-            self._take(episodes[firsts[place]], rounds, None, count=int(counts[place]))
+            lengths = int(shortest[place]), int(longest[place])
+            self._take(episodes[firsts[place]], rounds, None, count=int(counts[place]), lengths=lengths)
         self._newest_tick = max(self._newest_tick, int(tick.max(initial=0)))
 
     def so_far(self) -> ResultSet:
         """The games that `read_also` has taken."""
         return self._result_set(self._rounds_until(None), None, 0)
 
-    def _take(self, episode: EpisodeRecord, rounds: Sequence[Round], last: int | None, *, count: int = 1) -> None:
+    def _take(
+        self,
+        episode: EpisodeRecord,
+        rounds: Sequence[Round],
+        last: int | None,
+        *,
+        count: int = 1,
+        lengths: Sequence[int] = (),
+    ) -> None:
+        """Takes an episode that was played `count` times, with these shortest and longest `lengths`."""
         self._newest, self._newest_tick = max(self._newest, episode.round), max(self._newest_tick, episode.tick)
         has_winner = any(seat.outcome is not None for seat in episode.seats) or len(episode.seats) < 2
         self._decided[episode.env] = self._decided.get(episode.env, False) or has_winner
@@ -186,7 +205,7 @@ class GameReader:
         if not (found := self._encounters(episode)):
             self._counts["unrated"] += count
             return
-        self._lengths.add(episode.length)
+        self._lengths.update(lengths or (episode.length,))
         results = self._results_at(episode.tick, rounds[episode.round])
         for one in found:
             results.add(*one, count=count)

@@ -110,6 +110,7 @@ class RunFiles:
     boundary: int | None  # the newest tick from which the run can go on; None without one
     sources: Sequence[Source]  # in the order of the reading
     journals: JournalView  # as they were when the reading began
+    replays: set[tuple[int, int]]  # round and match of those that are known to have replays; `recorded` adds to it
 
     @property
     def rated_until(self) -> int | None:
@@ -153,6 +154,7 @@ class RunReader:
         self._rows, self._updates = EpisodeRows(checks=self._checks), UpdateRows()
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
+        self._replays: set[tuple[int, int]] = set()
         self.share = 0.0
 
     @property
@@ -221,6 +223,7 @@ class RunReader:
             boundary=boundary,
             sources=[*sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
             journals=journals,
+            replays=self._replays,
         )
         _check(found, last)
         self._damaged = False

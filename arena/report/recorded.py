@@ -16,20 +16,30 @@ from arena.report.numbers import NOTHING, decimal
 _RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 
 
-def recorded(folder: RunFolder, table: EpisodeTable, wanted: Mapping[str, Any] = {}) -> Ints:
+def recorded(
+    folder: RunFolder,
+    table: EpisodeTable,
+    wanted: Mapping[str, Any] = {},
+    *,
+    known: set[tuple[int, int]] | None = None,
+) -> Ints:
     """The rows of the episodes that have replays and fit, the newest first, after all others those that were cut.
 
-    `wanted`: `round` and `match`; `tick` of the end; `shortest` and `longest` ticks; `policy`, which has played, and of
-    a seat of it the `outcome`, and the `least` and `most` return.
+    `wanted`: `round` and `match`; `shortest` and `longest` ticks; `policy`, which has played, and of a seat of it the
+    `outcome`, and the `least` and `most` return. `known`: round and match of those that had replays when it was asked
+    before, to which new ones are added.
     """
+    known = set() if known is None else known
     each, many = np.unique(series := table.series), int(table.match.max(initial=0)) + 1
-    places = (match_path(folder.replays, one % many, round=one // many) for one in each.tolist())
-    fits = np.array([(place / MANIFEST).is_file() for place in places], np.bool_)[np.searchsorted(each, series)]
+    places = [divmod(one, many) for one in each.tolist()]
+    for place in places:
+        if place not in known and (match_path(folder.replays, place[1], round=place[0]) / MANIFEST).is_file():
+            known.add(place)
+    fits = np.array([place in known for place in places], np.bool_)[np.searchsorted(each, series)]
     of_seats = np.ones(len(table.policy), np.bool_)
     for key, kept, column, compared in (
         ("round", fits, table.round, np.equal),
         ("match", fits, table.match, np.equal),
-        ("tick", fits, table.tick, np.equal),
         ("shortest", fits, table.length, np.greater_equal),
         ("longest", fits, table.length, np.less_equal),
         ("policy", of_seats, table.policy, np.equal),

@@ -30,7 +30,7 @@ from arena.report.learning import (
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
 from arena.report.recorded import recorded, records, result_text
-from arena.report.replays import Replay
+from arena.report.replays import Place, Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
 if TYPE_CHECKING:  # they import scipy
@@ -69,7 +69,7 @@ class PageData(msgspec.Struct, frozen=True):
 class Tournament(msgspec.Struct, frozen=True):
     """Which games of a tournament count."""
 
-    batches: int | None  # so many of them; None: all games
+    batches: int  # so many of them
     unfinished: int  # games of the batch that is played now
 
 
@@ -110,10 +110,11 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
     colors, summary, folder = Colors(files.config), summarize(files), files.folder
     found = rated(files) if ratings is None else ratings
     last, tournament = files.rated_until, None
-    if files.folder.tournament.is_file():
-        newer = np.zeros(0) if last is None else (files.episodes.round > last) & ~files.episodes.cut
-        tournament = Tournament(None if last is None else last + 1, int(np.count_nonzero(newer)))
-    known = recorded(folder, files.episodes) if replays is not None else np.zeros(0, np.int64)
+    if last is not None:
+        newer = (files.episodes.round > last) & ~files.episodes.cut
+        tournament = Tournament(last + 1, int(np.count_nonzero(newer)))
+    known = recorded(folder, files.episodes, known=files.replays) if replays is not None else np.zeros(0, np.int64)
+    results = _results(replays or (), files, known)
     return PageData(
         arena=__version__,
         summary=summary,
@@ -132,16 +133,27 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
         plan=plan_cards(files.plan),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],
-        replays=[msgspec.structs.replace(one, result=_result_of(one, files, known)) for one in replays or ()],
+        replays=[msgspec.structs.replace(one, result=results.get(_place(one), "")) for one in replays or ()],
         recorded=[*records(folder, files.episodes, known[:MOST_RECORDED])],
         recorded_left_out=max(0, len(known) - MOST_RECORDED),
         files=list(files.sources),
     )
 
 
-def _result_of(replay: Replay, files: RunFiles, known: Ints) -> str:
-    """Its result; empty where the episode is not on record."""
-    table = files.episodes
-    rows = known[(table.round[known] == replay.round) & (table.match[known] == replay.match)]
-    of_match = records(files.folder, table, rows)
-    return next((result_text(one) for one in of_match if (one.lane, one.episode) == (replay.lane, replay.episode)), "")
+def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:
+    """The results of these replays, without those of episodes that are not on record; each line is read once."""
+    wanted, found, table = {*map(_place, replays)}, dict[Place, str](), files.episodes
+    matches = {place[:2] for place in wanted}
+    places = zip(table.round[known].tolist(), table.match[known].tolist(), strict=True) if wanted else ()
+    rows = [row for row, place in zip(known, places, strict=False) if place in matches]
+    for one in records(files.folder, table, rows):
+        if (place := _place(one)) in wanted:
+            wanted.remove(place)
+            found[place] = result_text(one)
+            if not wanted:
+                break
+    return found
+
+
+def _place(of: Replay | EpisodeRecord) -> Place:
+    return of.round, of.match, of.lane, of.episode

@@ -108,4 +108,6 @@ def _write(image: NDArray[np.uint8], row: float, column: float, text: str, color
         if letter in _LETTERS:
             bits = _GLYPHS[_LETTERS.index(letter)].repeat(scale, 0).repeat(scale, 1)
             corner = left + 4 * index * scale
-            image[top : top + 5 * scale, corner : corner + 3 * scale][bits] = list(bytes.fromhex(color[1:]))
+            above, before = max(0, -top), max(0, -corner)  # pixels of the glyph that are outside the image
+            patch = image[top + above : max(0, top + 5 * scale), corner + before : max(0, corner + 3 * scale)]
+            patch[bits[above:, before:][: len(patch), : patch.shape[1]]] = list(bytes.fromhex(color[1:]))

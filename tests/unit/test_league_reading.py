@@ -275,6 +275,15 @@ def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
     assert found["100"][0] == pytest.approx(0.1, abs=0.02) and found["100"][1] == {"a": 0, "b": 1}
 
 
+def test_alike_games_of_several_lengths_do_not_count_as_one_length(folder: RunFolder) -> None:
+    games = [episode("ab", "win", length=length, tick=2) for length in (6, 7, 6)]
+    write_episodes(folder, episode("ab", None, cut=True, length=5), *games)
+    reader, rows = GameReader(folder, load_config(folder.config)), EpisodeRows()
+    for found, sizes in JournalReader(folder.episodes).batches(EpisodeRecord):
+        reader.read_also(found, rows.take(found, np.array(sizes)))
+    assert reader.so_far().cut == read(folder).cut == {"a": 1, "b": 1}
+
+
 @pytest.mark.parametrize("outcome", [None, "higher_return"])
 @pytest.mark.parametrize("size", [1, 7, 500])
 def test_alike_games_at_once_count_as_each_alone(folder: RunFolder, size: int, outcome: str | None) -> None:

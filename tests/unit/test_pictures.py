@@ -244,3 +244,14 @@ def test_hidden_units_are_not_drawn() -> None:
 def test_render_mode_is_checked() -> None:
     with pytest.raises(ConfigError, match="render_mode: got 'human'"):
         Touchdown(lanes=1, render_mode="human")
+
+
+@pytest.mark.parametrize("row", [0, 17, 20, 30, 41, 60])
+@pytest.mark.parametrize("column", [0, 25, 30, 45, 61, 90])
+def test_a_label_is_clipped_at_the_edges_of_the_image(row: int, column: int) -> None:
+    large, small = np.zeros((60, 90, 3), np.uint8), np.zeros((20, 30, 3), np.uint8)
+    drawing._write(large, row, column, "12", drawing.RED, 3)
+    drawing._write(small, row - 20, column - 30, "12", drawing.RED, 3)
+    assert (small == large[20:40, 30:60]).all()
+    marks = [drawing.Mark(column / 10 - 3, row / 10 - 3, drawing.RED, label="12")]
+    assert np.shape(drawing.Board(3, 3, marks).image()) == (480, 480, 3)

@@ -31,11 +31,13 @@ from arena.league.read_results import read
 from arena.league.tournament import Rule, table, write_terms
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
-from arena.records.folder import RunFolder
+from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.formats import Boundary, Terms
+from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.report import page as report_page
+from arena.report import sections
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.comparison import compared, estimate, write_comparison
@@ -44,8 +46,9 @@ from arena.report.learning import MOST_POINTS, logged_values
 from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
-from arena.report.read_run import read_run
-from arena.report.replays import LARGEST, compressed
+from arena.report.read_run import RunReader, read_run
+from arena.report.recorded import recorded, records, result_text
+from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
 from league_folders import League, write_league
@@ -843,3 +846,46 @@ def test_wrong_place_of_an_episode_is_refused(runs: list[Path]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["report", str(runs[0]), "--episode", "3/x"])
     assert caught.value.code == 2
+
+
+def test_only_matches_without_known_replays_are_looked_up_again(own: RunFolder) -> None:
+    reader = RunReader(own.path)
+
+    def found() -> set[tuple[int, int]]:
+        files = reader.look()
+        rows = recorded(own, files.episodes, known=files.replays)
+        return {*zip(files.episodes.round[rows].tolist(), files.episodes.match[rows].tolist(), strict=True)}
+
+    first, second = (match_path(own.replays, match, round=match) / MANIFEST for match in (0, 1))
+    first.parent.mkdir(parents=True)
+    first.write_text("")
+    assert found() == {(0, 0)}
+    first.unlink()  # it is not looked up again
+    second.parent.mkdir(parents=True)
+    second.write_text("")
+    assert found() == {(0, 0), (1, 1)}
+    own.config.write_text(own.config.read_text() + "\n")  # as a resume does: all is read again
+    assert found() == {(1, 1)}
+
+
+def test_results_of_replays_are_found_in_one_pass(own: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = read_run(own.path)
+    lines = [line for line in JournalReader(own.episodes).lines(EpisodeRecord) if (line.round, line.match) == (1, 0)]
+    manifest = match_path(own.replays, 0, round=1) / MANIFEST
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("")
+    places = [(1, 0, one.lane, one.episode) for one in lines[-3:]]
+    replays = [Replay(*place, env="touchdown", pieces=[], ticks=1) for place in [*places, (1, 0, 0, 9999)]]
+    read = list[EpisodeRecord]()
+
+    def noted(*arguments: Any) -> Iterator[EpisodeRecord]:
+        for one in records(*arguments):
+            read.append(one)
+            yield one
+
+    monkeypatch.setattr(sections, "records", noted)
+    found = sections._results(replays[:3], files, recorded(own, files.episodes))
+    assert found == {place: result_text(one) for place, one in zip(places, lines[-3:], strict=True)}
+    assert len(read) == 3, "the newest episodes are read first"
+    data = page_data(files, replays)
+    assert [one.result for one in data.replays] == [*map(found.get, places), ""]

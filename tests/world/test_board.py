@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
 import shutil
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from arena.board import watch
 from arena.board.board import board_at
-from arena.board.live import SHARE, Page, State, _Followed, difference
+from arena.board.live import SHARE, Page, State, _Followed, _Live, difference
 from arena.board.runs import rows_of
 from arena.cli.main import main
 from arena.errors import ConfigError
@@ -313,3 +318,49 @@ def test_ctrl_c_ends_the_command_while_pages_are_open(runs: Path) -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_watch_reads_a_long_run_in_parts(client: httpx.Client, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_league(runs / "long", LEAGUE)
+    look, readers, free = RunReader.look, list[RunReader](), list[bool]()
+
+    def noted(reader: RunReader, **options: Any) -> Any:
+        readers.append(reader)
+        return look(reader, **options)
+
+    def take_lock() -> bool:
+        taken = readers[-1].lock.acquire(timeout=5)
+        if taken:
+            readers[-1].lock.release()
+        return taken
+
+    def sleep(_: float) -> None:
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(take_lock).result())
+
+    monkeypatch.setattr(RunReader, "look", noted)
+    monkeypatch.setattr(watch, "_PART", 3000)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    assert client.get("/watch-rows/long").json()["known"] == len(folder.episodes.read_text().splitlines())
+    assert len(free) == len(readers) - 1 > 2 and all(free)
+
+
+def test_a_page_that_is_asked_for_as_its_task_ends_is_followed_anew(tmp_path: Path) -> None:
+    async def ask() -> None:
+        found = board_at(tmp_path)
+        live = found.one(_Live)
+        first = live.followed(found, CostlyPage, tmp_path)
+        assert live.followed(found, CostlyPage, tmp_path) is first
+        first.shown_at = -math.inf
+        await asyncio.sleep(0)
+        assert first.task.done() and live, "its callback has not been called yet"
+        second = live.followed(found, CostlyPage, tmp_path)
+        await asyncio.sleep(0)
+        assert second is not first and [*live.values()] == [second]
+        second.shown_at = -math.inf
+        await asyncio.wait([second.task])
+        await asyncio.sleep(0)
+        assert not live
+        live.reader.shutdown()
+
+    asyncio.run(ask())

@@ -41,9 +41,13 @@ def test_every_example_is_printed_and_valid(command: Command) -> None:
     names = [line.split()[0] for line in command("example", "--list").out.splitlines()]
     assert names == [*examples()] == sorted(names, key=lambda name: str(examples()[name]))
     for name in names:
-        data = yaml.load(command("example", name).out, source=name)
+        text = command("example", name).out
+        data = yaml.load(text, source=name)
         if "run" not in data:
             parse_config(data, source=f"{name}.yaml")
+        else:
+            base = Path(data["run"]).stem
+            assert text.startswith(f"# needs: arena example {base} > {data['run']}\n# ") and base in names
     assert "there is no example 'cartpol'; did you mean 'cartpole'?" in command("example", "cartpol", code=2).err
 
 
