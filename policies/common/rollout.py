@@ -247,7 +247,7 @@ class Batch(Columns, frozen=True):
 
     def standardizable(self) -> dict[str, Tensor]:
         """The numbers [N] whose mean and deviation over all transitions of an update are needed, by name."""
-        numbers = {"advantages": self.advantages, "returns": self.returns}
+        numbers = {"advantages": self.advantages, "returns": self.returns, "errors": self.returns - self.values}
         if isinstance(self.actions, RaggedTensor):
             numbers["decisions"] = torch.from_numpy(self.actions.lengths)
         if self.units is not None:
