@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+import policies
 import readme
 from arena import registry
 from arena.errors import ConfigError
@@ -25,6 +26,11 @@ ACTIONS = {
     "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
     "MultiBinary": spaces.MultiBinary(2),
 }
+LEARNING = [
+    name
+    for name, entry in registry.ALGORITHMS.items()
+    if not entry.package and issubclass(registry.algorithm(name), Algorithm)
+]
 SOURCES = {OnPolicy: "rollouts", OffPolicy: "replay", BehaviorCloning: "records"}
 
 
@@ -57,10 +63,15 @@ def test_table_of_algorithms_is_that_of_their_classes() -> None:
     page = readme.PAGES["docs/algorithms/choosing.md"].text
     table = page.partition("## What each can do")[2].strip().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("| `")]
-    learning = [
-        name
-        for name, entry in registry.ALGORITHMS.items()
-        if not entry.package and issubclass(registry.algorithm(name), Algorithm)
-    ]
-    assert {row[0]: row for row in rows} == {f"`{name}`": row_of(name) for name in learning}
-    assert len(rows) == len(learning)
+    assert {row[0]: row for row in rows} == {f"`{name}`": row_of(name) for name in LEARNING}
+    assert len(rows) == len(LEARNING)
+
+
+def test_docstring_of_policies_names_all_algorithms() -> None:
+    listed = {
+        word
+        for line in (policies.__doc__ or "").splitlines()
+        if line.startswith("    ")
+        for word in line.strip().partition("  ")[0].split(", ")
+    }
+    assert {*LEARNING} <= listed
