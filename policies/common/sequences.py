@@ -123,7 +123,7 @@ class SequenceReplay(Replay):
     # ------------------------------------------------------------------------------------------------ what it gives
 
     def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Sequences:
-        """A minibatch of `n` transitions on the CPU, in as many sequences as hold them; the last one may be cut."""
+        """A minibatch of `n` transitions on the CPU, in as many sequences as hold them; some may be cut."""
         drawn, held = [np.zeros(0, np.int64)], 0
         while held < n and self._sequences.total > 0:
             count = -(-(n - held) // self._layout.length)
@@ -131,6 +131,8 @@ class SequenceReplay(Replay):
             drawn.append(self._sequences.find(places / count))
             held += int(self._learned(self._chains(self._firsts[drawn[-1]])).sum())
         origins = np.concatenate(drawn)
+        # They are in the order of their slots: without another one, always the highest would be cut.
+        origins = origins[torch.randperm(len(origins), generator=generator).numpy()]
         weights = (self._sequences.least / self._sequences.leaves[origins]) ** beta
         return self._sequences_at(origins, torch.from_numpy(weights).float(), n)
 

@@ -179,6 +179,15 @@ def test_a_minibatch_has_as_many_transitions_as_are_asked_for() -> None:
     assert SequenceReplay(LAYOUT, layout, capacity=9).sample(5, torch.Generator()).size == 0
 
 
+def test_cut_sequences_are_not_those_of_the_highest_slots() -> None:
+    layout = SequenceLayout(4, 2, 1, 2)
+    memory, draw = filled(layout, play(3, layout, ticks=60, rows=3)), torch.Generator().manual_seed(0)
+    middle = np.median(drawable(memory))
+    minibatches = [memory.sample(5, draw).indices.numpy() for _ in range(2000)]
+    stored = everything(memory).indices.numpy()
+    assert np.mean(np.concatenate(minibatches) > middle) == pytest.approx(np.mean(stored > middle), abs=0.03)
+
+
 def test_priorities_are_those_of_the_paper() -> None:
     layout = SequenceLayout(4, 2, 1, 2)
     memory = filled(layout, play(3, layout, ticks=60, rows=3), alpha=0.5, epsilon=0.0)
