@@ -9,6 +9,9 @@ an empty memory, so its first sequence needs none. Each network does this with i
 
 A sequence may be drawn as soon as its first transition is complete, and grows while its episode goes on. Its priority
 is eta times the largest temporal-difference error in it plus 1 - eta times the mean (section 2.3).
+
+Other than in the paper, values are not rescaled (its function h), and the parts of sequences that are learned from do
+not overlap.
 """
 
 from __future__ import annotations
