@@ -86,6 +86,6 @@ def test_ppo_only_options_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", [A2C, IMPALA])
 def test_whole_episodes_of_older_weights_are_refused(kind: Any) -> None:
-    with pytest.raises(ConfigError, match='expected "truncate_episodes".*take ppo') as caught:
+    with pytest.raises(ConfigError, match=r'expected "truncate_episodes".*take ppo') as caught:
         kind.Options(batch_mode="complete_episodes")
     assert caught.value.path == "options.batch_mode"
