@@ -10,12 +10,15 @@
     ddpg, td3        DDPG, TD3: deterministic policy gradients
     sac              SAC: soft actor-critic
     maddpg, masac    MADDPG, MASAC: DDPG and SAC with critics that see a whole team
+    vdn, qmix        VDN, QMIX: a team's value is the sum of its entities' values, or a mixing network's
     bc               BehaviorCloning: imitates recorded actions
+    iql              IQL: implicit Q-learning from recorded samples
     sb3              the algorithms of Stable-Baselines3 as members of a group
     exporting        networks as plain tensor modules, for other runtimes
 
 Their bases are `common.on_policy` (learns from its newest rollout: ppo, a2c, impala, mappo, hppo),
-`common.off_policy` (learns from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
+`common.off_policy` (learns from replay: dqn, ddpg, td3, sac), `team.learner` (off-policy, for a whole team: vdn, qmix)
+and `team.centralized` (the same with critics of the team: maddpg, masac); that of iql is bc.
 
 The parts that algorithms share: `networks` (observations to distributions of actions and to values), `extensions` (a
 user's own encoders and losses) and, in `common`, `algorithm` (how the workers of a group learn together), `rollout`

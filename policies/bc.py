@@ -299,7 +299,7 @@ class BehaviorCloning(Algorithm):
         """Log-probabilities [N] of actions of the environment; see `policies.offline.importance_sampling`."""
         if self.plays_mean:
             raise ConfigError(
-                f"bc plays the mean of its Gaussian in {self.env.single_action_space}, and has not learned its "
+                f"the policy plays the mean of its Gaussian in {self.env.single_action_space}, and has not learned its "
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )

@@ -10,7 +10,8 @@ Q' is the target network. Without options it follows Q a little at every gradien
 (arXiv 1509.02971): with a copy that is kept for 100 steps CartPole was unlearned again with some seeds. Where the
 episode has terminated, y is R alone. The maximum is over the allowed actions. The loss is Huber's of Q(s, a) - y: its
 gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay and the exchange in the group are in
-`policies.common.off_policy`.
+`policies.common.off_policy`. With `recurrent`, values are not rescaled as in R2D2, and the parts of sequences that are
+learned from do not overlap.
 
 In games with units each decision d of a row has values of its own, and Q(s, a) = V(s) + the sum over d of A_d(s, a_d),
 for any number of decisions (value decomposition: Sunehag et al. 2018, arXiv 1706.05296). The maximum over all joint

@@ -16,7 +16,8 @@ Values step towards v_s, and the policy along the gradient of section 4.2, with 
     rho_s grad log pi(a_s|x_s) (r_s + gamma v_s+1 - V(x_s))
 
 This is the step of `policies.a2c` with other advantages and returns. Samples of the newest weights have weights of 1,
-so that with `sync: gradients` the algorithm is A2C.
+so that with `sync: gradients` and `gae_lambda: 1` the algorithm is A2C. With a smaller one it is not: A2C multiplies
+the gradient by v_s - V(x_s), IMPALA by r_s + gamma v_s+1 - V(x_s).
 
 Other than in the paper, the learner is one of the actors, an update has a trajectory of each of them, and Adam has the
 place of RMSProp. Rewards are clipped by the wrapper `clip_reward`.

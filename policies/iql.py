@@ -151,4 +151,7 @@ class IQL(bc.BehaviorCloning):
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Discrete) and not isinstance(action_head(space), BoxHead):
-            raise ConfigError(f"iql values Discrete actions and a Box of floats, not {space}; bc takes such actions")
+            raise ConfigError(
+                f"iql values Discrete actions and a Box of floats, not {space}; bc takes choices of several parts; ppo "
+                "and a2c take all"
+            )

@@ -384,7 +384,7 @@ def add_gradient(network: ActorCritic, batch: Batch, options: Any, share: float)
 
 
 def _described(moments: Mapping[str, Moments]) -> Metrics:
-    """The share of the returns' variance that the values explain (return - value = advantage); counts of units."""
-    errors, returns = moments["advantages"].std, moments["returns"].std
+    """The share of the returns' variance that the values explain; counts of units."""
+    errors, returns = moments["errors"].std, moments["returns"].std
     explained = 1 - (errors / returns) ** 2 if returns > 0 else math.nan
     return {"explained_variance": explained, **{name: moments[name].mean for name in COUNTS if name in moments}}

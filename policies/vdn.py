@@ -30,10 +30,10 @@ from policies.common.options import (
     Count,
     Fraction,
     Natural,
-    NonNegative,
     Positive,
     PositiveFraction,
     Schedule,
+    Scheduled,
     check_refused,
 )
 from policies.common.replay import Transitions
@@ -48,8 +48,8 @@ REFUSED = ("encoder", "extra_loss", "transformer", *MEMORY)
 class Options(dqn.Options, frozen=True, kw_only=True):
     """What a configuration may say about VDN."""
 
-    learning_rate: NonNegative = 5e-4  # step size of Adam; 0 plays without learning; QMIX's paper has the same
-    learning_rate_schedule: Schedule = "constant"  # constant, or linear: falls to 0 at the end of the run
+    learning_rate: Scheduled = 5e-4  # step size of Adam, or its schedule; 0 plays without learning; as in QMIX's paper
+    learning_rate_schedule: Schedule = "constant"  # of a number: constant, or linear: falls to 0 at the end of the run
     buffer_size: Count = 100_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 64  # joint transitions per team in one gradient step

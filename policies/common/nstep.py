@@ -272,11 +272,10 @@ class NStepBuilder:
 
     def _begin_sequences(self, layout: SequenceLayout, rows: NDArray[np.intp], numbers: NDArray[np.int64]) -> None:
         """Notes at which of the new points of rows a sequence begins, and at which its burn-in."""
-        memory = self.memory.reshape(self.rows, -1)
         ages = self._ages[rows] = np.where(self._starts[rows, 0] == NO_DECISION, 0, self._ages[rows] + 1)
         origin = (ages == 0) | ((ages + layout.burn_in) % layout.length == 0)
         self._origins[rows[origin]] = numbers[origin]
-        self._memories[rows[origin]] = memory[rows[origin]]
+        self._memories[rows[origin]] = self.memory[rows[origin]]
         if len(first := np.flatnonzero(ages % layout.length == 0)):
             self._begun.append((numbers[first], self._origins[rows[first]], self._memories[rows[first]]))
 

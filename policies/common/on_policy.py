@@ -83,7 +83,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     adam_beta1: Beta = 0.9  # how long Adam remembers the gradient; 0: not at all, as RMSProp
     adam_beta2: Beta = 0.999  # how long it remembers the square of the gradient
     n_steps: Count | Auto = AUTO  # ticks per rollout; auto: 2048 transitions of the group, in at least 32 ticks
-    batch_mode: BatchMode = "truncate_episodes"  # complete_episodes: an episode is learned from when it has ended
+    batch_mode: BatchMode = "truncate_episodes"  # complete_episodes: an episode is kept, and learned from at its end
     gamma: Fraction = 0.99  # discount per transition
     gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
     ent_coef: Scheduled = 0.0  # weight of the entropy bonus, or its schedule

@@ -383,7 +383,7 @@ class Replay:
         slots = ring.slots(numbers)
         begun = self._complete[slots]
         starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
-        actions, rewards, discounts, followings = (column[kept] for column in self._columns)
+        actions, rewards, discounts, followings = (column.index_select(0, kept) for column in self._columns)
         points, followings = self._points.take(torch.from_numpy(slots)), starts + (followings - kept) % ring.length
         return NStepBatch(ring.oldest, points, starts, actions, rewards, discounts, followings)
 

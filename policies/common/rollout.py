@@ -247,7 +247,7 @@ class Batch(Columns, frozen=True):
 
     def standardizable(self) -> dict[str, Tensor]:
         """The numbers [N] whose mean and deviation over all transitions of an update are needed, by name."""
-        numbers = {"advantages": self.advantages, "returns": self.returns}
+        numbers = {"advantages": self.advantages, "returns": self.returns, "errors": self.returns - self.values}
         if isinstance(self.actions, RaggedTensor):
             numbers["decisions"] = torch.from_numpy(self.actions.lengths)
         if self.units is not None:
@@ -400,7 +400,10 @@ class OpenTransitions:
         }
 
     def keep_episodes(self, batch: Batch, played: Trajectories) -> None:
-        """Keeps all ticks of the episodes that are under way, instead of those from before."""
+        """Keeps all ticks of the episodes that are under way, instead of those from before.
+
+        An episode that does not end is kept whole in memory until the leg ends.
+        """
         under_way = played.under_way
         longest, (ticks, rows) = int(under_way.sum(axis=0).max()), under_way.shape
         if longest == 0:

@@ -9,6 +9,9 @@ an empty memory, so its first sequence needs none. Each network does this with i
 
 A sequence may be drawn as soon as its first transition is complete, and grows while its episode goes on. Its priority
 is eta times the largest temporal-difference error in it plus 1 - eta times the mean (section 2.3).
+
+Other than in the paper, values are not rescaled (its function h), and the parts of sequences that are learned from do
+not overlap.
 """
 
 from __future__ import annotations
@@ -123,7 +126,7 @@ class SequenceReplay(Replay):
     # ------------------------------------------------------------------------------------------------ what it gives
 
     def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Sequences:
-        """A minibatch of `n` transitions on the CPU, in as many sequences as hold them; the last one may be cut."""
+        """A minibatch of `n` transitions on the CPU, in as many sequences as hold them; some may be cut."""
         drawn, held = [np.zeros(0, np.int64)], 0
         while held < n and self._sequences.total > 0:
             count = -(-(n - held) // self._layout.length)
@@ -131,6 +134,8 @@ class SequenceReplay(Replay):
             drawn.append(self._sequences.find(places / count))
             held += int(self._learned(self._chains(self._firsts[drawn[-1]])).sum())
         origins = np.concatenate(drawn)
+        # They are in the order of their slots: without another one, always the highest would be cut.
+        origins = origins[torch.randperm(len(origins), generator=generator).numpy()]
         weights = (self._sequences.least / self._sequences.leaves[origins]) ** beta
         return self._sequences_at(origins, torch.from_numpy(weights).float(), n)
 

@@ -154,6 +154,6 @@ class Centralized(TeamLearner):
 
 def check_joint_options(options: Any) -> None:
     """Checks the options that these algorithms have in common."""
-    check_refused(options, *MEMORY, why="a team remembers nothing; take sac or ppo for each entity by itself")
+    check_refused(options, *MEMORY, why="its networks have no memory; take mappo")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

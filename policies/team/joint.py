@@ -92,7 +92,7 @@ class JointNStepBuilder(NStepBuilder):
     """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
     `of_one` is the layout of one entity; row = lane * entities + entity; `n_step` and `gamma`, in `steps`, count joint
-    actions. With `sequences` a lane remembers what its entities do, side by side.
+    actions.
     """
 
     def __init__(self, of_one: RowLayout, *, entities: int, rows: int, **steps: Any) -> None:

@@ -10,11 +10,13 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from arena.errors import ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
 from learning_steps import learn
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
 from policies.common.rollout import Batch
+from policies.impala import IMPALA
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -80,3 +82,10 @@ def test_advantages_are_normalized_only_if_configured() -> None:
 def test_ppo_only_options_are_refused() -> None:
     with pytest.raises(TypeError, match="clip_range"):
         A2C.Options(clip_range=0.2)
+
+
+@pytest.mark.parametrize("kind", [A2C, IMPALA])
+def test_whole_episodes_of_older_weights_are_refused(kind: Any) -> None:
+    with pytest.raises(ConfigError, match=r'expected "truncate_episodes".*take ppo') as caught:
+        kind.Options(batch_mode="complete_episodes")
+    assert caught.value.path == "options.batch_mode"

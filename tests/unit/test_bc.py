@@ -172,7 +172,7 @@ def test_log_prob_is_the_quantity_in_the_loss(data: Path) -> None:
 def test_log_prob_of_deterministic_box_actions_is_refused(tmp_path: Path) -> None:
     space = spaces.Box(-0.1, 0.1, (2,), np.float64)
     bc = worker(record(tmp_path, SEEN, space, drawn(space)), space)
-    with pytest.raises(ConfigError, match=r"bc plays the mean of its Gaussian in Box.* one of ppo or a2c"):
+    with pytest.raises(ConfigError, match=r"^the policy plays the mean of its Gaussian in Box.* one of ppo or a2c"):
         bc.log_prob(np.zeros((4, 3), np.float32), np.zeros((4, 2)), None)
 
 

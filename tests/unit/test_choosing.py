@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import pytest
 from gymnasium import spaces
 
+import policies
 import readme
 from arena import registry
 from arena.errors import ConfigError
@@ -25,6 +28,11 @@ ACTIONS = {
     "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
     "MultiBinary": spaces.MultiBinary(2),
 }
+LEARNING = [
+    name
+    for name, entry in registry.ALGORITHMS.items()
+    if not entry.package and issubclass(registry.algorithm(name), Algorithm)
+]
 SOURCES = {OnPolicy: "rollouts", OffPolicy: "replay", BehaviorCloning: "records"}
 
 
@@ -38,7 +46,7 @@ def accepts(cls: Any, seen: Any, actions: Any) -> bool:
 
 def row_of(name: str) -> list[str]:
     cls = registry.algorithm(name)
-    known = {*registry.option_parameters(cls).names} - {*cls.refused_options}
+    known = options_of(cls)
     taken = [kind for kind, space in ACTIONS.items() if accepts(cls, SEEN, space)]
     if "Box" in taken:
         taken.remove("Box with bounds")
@@ -53,14 +61,39 @@ def row_of(name: str) -> list[str]:
     ]
 
 
+def options_of(cls: Any) -> set[str]:
+    return {*registry.option_parameters(cls).names} - {*cls.refused_options}
+
+
+LISTS: dict[str, Any] = {  # what follows a list of algorithms in docs/algorithms/index.md: which it names
+    " have this option.": lambda cls: "recurrent" in options_of(cls),
+    " take Dict and Tuple of Box": lambda cls: accepts(cls, SEEN, spaces.Dict(a=UNBOUNDED, b=spaces.Discrete(3))),
+    ") an update learns from the episodes": lambda cls: "batch_mode" in options_of(cls),
+}
+
+
 def test_table_of_algorithms_is_that_of_their_classes() -> None:
     page = readme.PAGES["docs/algorithms/choosing.md"].text
     table = page.partition("## What each can do")[2].strip().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("| `")]
-    learning = [
-        name
-        for name, entry in registry.ALGORITHMS.items()
-        if not entry.package and issubclass(registry.algorithm(name), Algorithm)
-    ]
-    assert {row[0]: row for row in rows} == {f"`{name}`": row_of(name) for name in learning}
-    assert len(rows) == len(learning)
+    assert {row[0]: row for row in rows} == {f"`{name}`": row_of(name) for name in LEARNING}
+    assert len(rows) == len(LEARNING)
+
+
+@pytest.mark.parametrize(("end", "has"), LISTS.items(), ids=["memory", "parts", "episodes"])
+def test_lists_of_algorithms_are_those_of_their_classes(end: str, has: Any) -> None:
+    before, found, _ = " ".join(readme.PAGES["docs/algorithms/index.md"].text.split()).partition(end)
+    assert found
+    said = re.search(r"(`\w+`(, | and )?)+$", before)
+    assert said
+    assert {*re.findall(r"`(\w+)`", said[0])} == {name for name in LEARNING if has(registry.algorithm(name))}
+
+
+def test_docstring_of_policies_names_all_algorithms() -> None:
+    listed = {
+        word
+        for line in (policies.__doc__ or "").splitlines()
+        if line.startswith("    ")
+        for word in line.strip().partition("  ")[0].split(", ")
+    }
+    assert {*LEARNING} <= listed

@@ -133,11 +133,17 @@ def test_missing_data_and_spaces_without_critics_are_refused(tmp_path: Path) -> 
         registry.configured_algorithm("iql", {}, acts=False, path="policies.blue")
     with pytest.raises(ConfigError, match="no recorded samples here"):
         IQL.sizes({"data": str(tmp_path)}, rows=1, ticks=1000, workers=1)
-    with pytest.raises(ConfigError, match=r"iql values Discrete actions and a Box of floats.*bc takes"):
-        IQL.check(VECTOR, spaces.MultiDiscrete([2, 3]))
+    for actions in (spaces.MultiDiscrete([2, 3]), spaces.Dict(a=NUMBERS, b=spaces.Discrete(2))):
+        with pytest.raises(ConfigError, match=r"a Box of floats.*bc takes choices of several parts; ppo and a2c take"):
+            IQL.check(VECTOR, actions)
     for options, words in (({"expectile": 1.0}, "less than 1"), ({"extra_loss": "x:Y"}, "or take bc")):
         with pytest.raises(ConfigError, match=words):
             registry.decode_options(IQL, {"data": "x", **options}, path="policies.blue")
+
+
+def test_log_prob_of_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^the policy plays the mean of its Gaussian in Box"):
+        worker(recorded(tmp_path, NUMBERS), NUMBERS).log_prob(np.zeros((4, 3), np.float32), np.zeros((4, 2)), None)
 
 
 def test_normalized_score_is_0_for_random_actions_and_100_for_the_expert() -> None:

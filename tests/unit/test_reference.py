@@ -20,6 +20,7 @@ from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
+    **dict.fromkeys(("a2c", "impala"), ("batch_mode",)),
     "hppo": ("transformer", "cuda_graphs", "batch_mode"),
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),

@@ -283,6 +283,25 @@ def test_impala_learns_from_v_trace_of_stale_samples(bounds: tuple[float, float]
     np.testing.assert_allclose(new.advantages.view(shape), gains, atol=1e-5)
 
 
+@pytest.mark.parametrize(("lam", "same"), [(1.0, True), (0.7, False)])
+def test_impala_is_a2c_with_lambda_1_and_fresh_samples(lam: float, same: bool) -> None:
+    of_impala, of_a2c = (stale(kind, spaces.Discrete(3), gae_lambda=lam)[1].batch for kind in (IMPALA, A2C))
+    torch.testing.assert_close(of_impala.returns, of_a2c.returns)
+    assert torch.allclose(of_impala.advantages, of_a2c.advantages, atol=1e-5) == same
+
+
+@pytest.mark.parametrize("kind", [A2C, IMPALA])
+@pytest.mark.parametrize("old", [False, True])
+def test_explained_variance_is_that_of_returns_by_values(kind: Any, old: bool) -> None:
+    learner, evaluation = stale(kind, spaces.Discrete(3), gae_lambda=0.3)
+    if old:
+        disturb(learner.network)
+        evaluation = learner.corrected(evaluation)
+    batch = evaluation.complete(None)
+    errors, returns = (numbers.double().numpy().var() for numbers in (batch.returns - batch.values, batch.returns))
+    assert learner.learn_from(batch)["explained_variance"] == pytest.approx(1 - errors / returns, abs=1e-5)
+
+
 def test_bounds_that_the_paper_excludes_are_refused() -> None:
     IMPALA.Options(rho_bar=3.0, c_bar=2.0)
     with pytest.raises(ConfigError, match=r"got 2\.0, expected 1\.5 at most, which is rho_bar") as caught:

@@ -51,6 +51,8 @@ def test_value_at_parts_of_the_run(value: Any, expected: list[float]) -> None:
         ("dqn", {"learning_rate": [[0, 1], [1, 0]], "learning_rate_schedule": "constant"}, "learning_rate is a sch"),
         ("ppo", {"device": "cuda", "ent_coef": [[0, 1], [1, 0]], "cuda_graphs": True}, "false where ent_coef follows"),
         ("bc", {"data": "x", "learning_rate": [[1, 0], [0, 1]]}, "go forward from 0 to 1"),
+        ("vdn", {"learning_rate": [[1, 0], [0, 1]]}, "go forward from 0 to 1"),
+        ("qmix", {"learning_rate": [[1, 0], [0, 1]]}, "go forward from 0 to 1"),
         ("sb3:PPO", {"clip_range": [[1, 0.2], [0, 0.1]]}, "go forward from 0 to 1"),
     ],
 )

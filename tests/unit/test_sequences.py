@@ -22,7 +22,6 @@ from policies.dqn import DQN
 from policies.networks.recurrent import RecurrentEncoder
 from policies.sac import SAC
 from policies.td3 import TD3
-from policies.team.joint import JointNStepBuilder
 
 NUMBER = spaces.Box(-1e6, 1e6, (1,), np.float32)
 VECTOR, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
@@ -179,6 +178,15 @@ def test_a_minibatch_has_as_many_transitions_as_are_asked_for() -> None:
     assert SequenceReplay(LAYOUT, layout, capacity=9).sample(5, torch.Generator()).size == 0
 
 
+def test_cut_sequences_are_not_those_of_the_highest_slots() -> None:
+    layout = SequenceLayout(4, 2, 1, 2)
+    memory, draw = filled(layout, play(3, layout, ticks=60, rows=3)), torch.Generator().manual_seed(0)
+    middle = np.median(drawable(memory))
+    minibatches = [memory.sample(5, draw).indices.numpy() for _ in range(2000)]
+    stored = everything(memory).indices.numpy()
+    assert np.mean(np.concatenate(minibatches) > middle) == pytest.approx(np.mean(stored > middle), abs=0.03)
+
+
 def test_priorities_are_those_of_the_paper() -> None:
     layout = SequenceLayout(4, 2, 1, 2)
     memory = filled(layout, play(3, layout, ticks=60, rows=3), alpha=0.5, epsilon=0.0)
@@ -198,28 +206,6 @@ def test_priorities_are_those_of_the_paper() -> None:
     for origin, priority in expected.items():
         share = int((drawn.indices == origin).sum()) / int(learned[origin]) / len(drawn.lengths)
         assert share == pytest.approx(priority / total, abs=0.02)
-
-
-def test_lanes_of_a_team_remember_what_their_entities_do() -> None:
-    layout = SequenceLayout(3, 1, 1, memory_size=4)
-    lived = JointNStepBuilder(LAYOUT, entities=2, rows=4, n_step=1, gamma=0.5, sequences=layout)
-    none = np.zeros(4, np.bool_)
-    for tick in range(10):
-        seen = np.arange(4 * tick, 4 * tick + 4, dtype=np.float32)[:, None]
-        lived.memory = np.concatenate([seen, -seen], 1)
-        if tick == 0:
-            lived.begin(seen, {})
-        else:
-            lived.add(np.zeros(4, np.int64), seen, np.zeros(4), none, none, {})
-    memory = SequenceReplay(lived.layout, layout, capacity=100)
-    memory.extend(lived.cut())
-    batch = everything(memory)
-    assert batch.size == 18  # of two lanes
-    burned = dict(zip(batch.burned.tolist(), batch.burn_in[0][:, 0, :, 0].tolist(), strict=True))
-    begins = (batch.lengths.cumsum(0) - batch.lengths).tolist()
-    for number, remembered in enumerate(batch.memories.tolist()):
-        first, second = burned.get(number) or batch.observations[0][begins[number], :, 0].tolist()
-        assert remembered == [first, -first, second, -second]
 
 
 def test_void_transition_ends_a_chain_but_not_the_memory() -> None:

@@ -107,6 +107,14 @@ def test_replayed_decisions_are_those_that_were_played() -> None:
         assert (soldiers, taken) in played
 
 
+def test_fragment_of_a_single_transition_has_its_decisions() -> None:
+    env = RandomUnits(ticks=2, length=99, active=lambda tick: (np.arange(4) == 0) & (tick < 2))
+    dqn = worker(env, n_step=1, learning_starts=1000)
+    run(dqn)
+    fragment = dqn.replay.fragment()
+    assert len(fragment.starts) == len(fragment.actions) == 1
+
+
 @pytest.mark.parametrize("more", [{}, {"prioritized": True, "normalize_observations": True, "double": False}])
 def test_stored_state_of_units_continues_to_the_same_bits(more: dict[str, Any]) -> None:
     def continued(dqn: DQN) -> Any:
