@@ -29,6 +29,7 @@ from policies.common.options import (
     Fraction,
     Noise,
     NonNegative,
+    Positive,
     PositiveFraction,
     Scheduled,
     check_idle,
@@ -51,13 +52,11 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
     noise_std: Scheduled = 0.1  # its standard deviation, or a schedule, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
-    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
+    gumbel_temperature: Positive = 1.0  # of choices: lower values give gradients with less bias and more variance
     output_penalty: NonNegative = 1e-3  # of choices: weight of the actor's squared outputs in its loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gumbel_temperature == 0:
-            raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")
         if self.noise_theta == 0:
             raise wrong("noise_theta", self.noise_theta, "more than 0: noise that forgets nothing never changes")
         check_unused(self, "noise_theta", action_noise="gaussian")

@@ -44,7 +44,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of the critic
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
-    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
+    gumbel_temperature: Positive = 1.0  # of choices: lower values give gradients with less bias and more variance
     output_penalty: NonNegative = 1e-3  # weight of the actors' squared outputs in their loss
 
     def __post_init__(self) -> None:

@@ -28,7 +28,6 @@ from policies.common.options import (
     Count,
     Fraction,
     Natural,
-    NonNegative,
     Positive,
     PositiveFraction,
     Scheduled,
@@ -55,7 +54,7 @@ class Options(sac.Options, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of each critic
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.3 log(choices)
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
-    gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
+    gumbel_temperature: Positive = 1.0  # of choices: lower values give gradients with less bias and more variance
 
     def __post_init__(self) -> None:
         super().__post_init__()

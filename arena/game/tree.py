@@ -4,9 +4,9 @@
     Decision   an entity moves
     End        the returns of all entities
 
-The nodes in which an entity has the same observation and the same mask are one information set: it cannot tell them
-apart. Its observation must hold all that it has seen and done before (perfect recall): `arena.league.best_response`,
-which walks the tree, checks that.
+The nodes in which an entity has the same observation and the same mask are one information set: it cannot
+distinguish them. Its observation must hold all that it has seen and done before (perfect recall):
+`arena.league.best_response`, which walks the tree, checks that.
 """
 
 from __future__ import annotations

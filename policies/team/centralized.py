@@ -30,7 +30,7 @@ from torch import Tensor
 
 from arena.group.group import Group
 from policies.common.off_policy import MEMORY
-from policies.common.options import check_idle, check_refused, wrong
+from policies.common.options import check_idle, check_refused
 from policies.common.replay import Transitions
 from policies.extensions import make_encoder
 from policies.networks.critics import Critics, Temperature, frozen
@@ -155,5 +155,3 @@ class Centralized(TeamLearner):
 def check_joint_options(options: Any) -> None:
     """Checks the options that these algorithms have in common."""
     check_refused(options, *MEMORY, why="its networks have no memory; take mappo")
-    if options.gumbel_temperature == 0:
-        raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

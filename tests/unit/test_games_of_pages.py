@@ -117,7 +117,7 @@ FILTERS: list[dict[str, str]] = [
     {"outcome": "none"},
     {"policy": "p0", "outcome": "loss", "least": "-0.1", "most": "0.2", "round": "2"},
     {"least": "0.1"},
-    {"policy": "nobody"},
+    {"policy": "stranger"},
 ]
 
 

@@ -84,7 +84,7 @@ def test_mistakes_of_an_evaluation_leave_nothing(run: Path) -> None:
     for wrong, message in (
         ({"checkpoints": ["second"]}, "there is no checkpoint 'second'"),
         ({"checkpoints": "second"}, "there is no checkpoint 'second'"),
-        ({"against": "nobody"}, "nobody"),
+        ({"against": "stranger"}, "stranger"),
         ({"episodes": 0}, "found 0; expected at least 1"),
     ):
         with pytest.raises(arena.ConfigError, match=message):
