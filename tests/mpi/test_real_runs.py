@@ -21,8 +21,8 @@ from run_cli import (
     episodes,
     finish,
     has_played,
+    reached_by_hand,
     started,
-    started_by_hand,
     train,
     trained,
     wait_for,
@@ -223,11 +223,13 @@ def test_game_is_imported_by_its_environment_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.openmpi)])
 def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> None:
     config = {**duel(ticks=10**9), "restarts": 0}
+    run = tmp_path / "run"
     if own:
-        process = started_by_hand(tmp_path, 2, "train", write(tmp_path, config), "--run-dir", "run")
+        given = "train", write(tmp_path, config), "--run-dir", "run"
+        process = reached_by_hand(tmp_path, 2, *given, reached=lambda: has_played(run))
     else:
         process = started(tmp_path, config, ranks=2)
-    wait_for(lambda: has_played(tmp_path / "run"))
+        wait_for(lambda: has_played(run))
     os.kill(process.pid if own else children(process.pid)[0], signal.SIGTERM)
     ended = finish(process)
     assert ended.code == 1

@@ -25,8 +25,8 @@ from run_cli import (
     finish,
     left_by,
     ranks_in,
+    reached_by_hand,
     started,
-    started_by_hand,
     train,
     trained,
     wait_for,
@@ -51,8 +51,8 @@ def killed(cwd: Path, config: dict[str, Any], *victims: int, when: str = "update
     """Trains, see `started`, and kills a rank at each of several events; returns how the run ended."""
     process, run = started(cwd, config, **keys), cwd / "run"
     for turn, victim in enumerate(victims):
-        wait_for(lambda turn=turn: deaths(run) == turn or process.poll() is not None)
-        wait_for(lambda turn=turn: seen(run, when, turn) or process.poll() is not None)
+        wait_for(lambda turn=turn: deaths(run) == turn, process)
+        wait_for(lambda turn=turn: seen(run, when, turn), process)
         os.kill(children(process.pid)[0] if victim == LAUNCHER else ranks_in(cwd)[victim], signal.SIGKILL)
     return finish(process)
 
@@ -223,8 +223,9 @@ def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.openmpi
 def test_death_under_an_mpirun_of_the_user_ends_the_run_with_a_line(tmp_path: Path) -> None:
-    process = started_by_hand(tmp_path, 3, "train", write(tmp_path, duel()), "--run-dir", "run")
-    wait_for(lambda: seen(tmp_path / "run") or process.poll() is not None)
+    config = write(tmp_path, duel(ticks=10**9))
+    run = tmp_path / "run"
+    process = reached_by_hand(tmp_path, 3, "train", config, "--run-dir", "run", reached=lambda: seen(run))
     os.kill(ranks_in(tmp_path)[2], signal.SIGKILL)
     ended = finish(process)
     assert ended.code != 0

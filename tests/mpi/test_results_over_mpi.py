@@ -39,7 +39,7 @@ def check(run: Path, whole: Path) -> None:
 def test_results_do_not_depend_on_processes_nor_on_a_kill(tmp_path: Path) -> None:
     whole, run = alone(tmp_path, duel()), tmp_path / "run"
     process = started(tmp_path, duel(seconds=0.002), ranks=3)
-    wait_for(lambda: results(run) > 6 or process.poll() is not None)
+    wait_for(lambda: results(run) > 6, process)
     assert results(run) < 15, "results are written while the run goes on"
     kill_all(tmp_path)
     finish(process)
@@ -50,7 +50,7 @@ def test_results_do_not_depend_on_processes_nor_on_a_kill(tmp_path: Path) -> Non
 def test_results_are_the_same_after_a_process_failure(tmp_path: Path) -> None:
     whole, run = alone(tmp_path, duel()), tmp_path / "run"
     process = started(tmp_path, duel(seconds=0.002))
-    wait_for(lambda: results(run) > 2 or process.poll() is not None)
+    wait_for(lambda: results(run) > 2, process)
     os.kill(ranks_in(tmp_path)[0], signal.SIGKILL)  # the root: another process goes on with its files
     ended = finish(process)
     assert ended.code == 0, ended.err

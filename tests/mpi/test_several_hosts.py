@@ -63,7 +63,7 @@ def typed(made: hosts.Hosts, command: str, cwd: Path, *, loses_host: bool = Fals
     """How a command on n0 has ended; `loses_host`: n2 is killed when the run in `four` has a boundary."""
     process = start(made.command("n0", command), cwd)
     if loses_host:
-        wait_for(lambda: newest_boundary(made.folder / "four") > 0 or process.poll() is not None)
+        wait_for(lambda: newest_boundary(made.folder / "four") > 0, process)
         made.kill("n2")
     return finish(process)
 
@@ -111,7 +111,7 @@ def trained(made: hosts.Hosts, cwd: Path, seconds: float, where: str) -> subproc
     file, ranks = write(made.folder, config(seconds)), sum(int(one.rpartition(":")[2]) for one in where.split(","))
     line = f"exec arena train {file} --run-dir run --ranks {ranks} --hosts {where}"
     process = start(made.command("n0", line), cwd)
-    wait_for(lambda: newest_boundary(made.folder / "run") > 0 or process.poll() is not None)
+    wait_for(lambda: newest_boundary(made.folder / "run") > 0, process)
     return process
 
 

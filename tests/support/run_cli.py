@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,9 +123,24 @@ def started_by_hand(
     return start(line, cwd, **added, **changes)
 
 
+def reached_by_hand(
+    cwd: Path, ranks: int, *arguments: str, reached: Callable[[], bool], **keys: Any
+) -> subprocess.Popen[str]:
+    """Such a command, which goes on, once a condition holds."""
+    for _ in range(mpirun.STARTS):  # a user would also try again
+        process = started_by_hand(cwd, ranks, *arguments, **keys)
+        wait_for(lambda process=process: reached() or process.poll() is not None)
+        if process.poll() is None:
+            return process
+        ended = finish(process)
+        if mpirun.UNSTARTED not in ended.err:
+            break
+    raise AssertionError(ended)
+
+
 def by_hand(cwd: Path, ranks: int, *arguments: str, **keys: Any) -> Ended:
     """How such a command has ended."""
-    for _ in range(mpirun.STARTS):  # a user would also try again
+    for _ in range(mpirun.STARTS):
         ended = finish(started_by_hand(cwd, ranks, *arguments, **keys))
         if mpirun.UNSTARTED not in ended.err:
             break
@@ -209,10 +224,14 @@ def left_behind(cwd: Path) -> list[str]:
     return found
 
 
-def wait_for(condition: Any, *, timeout: float = PATIENCE) -> None:
-    """Waits until a condition holds; fails the test if it never does."""
+def wait_for(
+    condition: Callable[[], bool], process: subprocess.Popen[str] | None = None, *, timeout: float = PATIENCE
+) -> None:
+    """Waits until a condition holds; fails the test if it never does, or if `process` ends before."""
     deadline = time.monotonic() + timeout
     while not condition():
+        if process is not None and process.poll() is not None and not condition():
+            raise AssertionError(finish(process))
         assert time.monotonic() < deadline, f"{condition} did not come true within {timeout} s"
         time.sleep(0.05)
 
