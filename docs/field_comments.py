@@ -1,0 +1,71 @@
+"""Extension of Griffe: the fields of structs, tuples and data classes as a table, described by their comments.
+
+A field such as `gamma: float = 0.99  # discount per step` is described by its comment, which the command line shows
+too; mkdocstrings reads docstrings alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from griffe import Attribute, Class, Docstring, DocstringParameter, DocstringSectionParameters, Extension, Module
+
+import arena
+
+_COMMENT = re.compile(r"  # (.+)$")
+_KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
+_PUBLIC = {struct: name for structs in arena._KEYS.values() for name, struct in structs.items()}
+_QUIET = {"warn_unknown_params": False, "warn_missing_types": False}
+
+
+class FieldComments(Extension):
+    """Describes the fields of a class; of a configuration's structs it keeps `to_yaml` and no other method."""
+
+    def on_package(self, *, pkg: Module, **_: Any) -> None:
+        """Goes through all classes of a package that has been read."""
+        modules = [pkg]
+        for module in modules:
+            modules += [member for member in module.modules.values() if not member.is_alias]
+            for cls in module.classes.values():
+                if not cls.is_alias and cls.docstring is not None:
+                    _describe(cls, cls.docstring)
+
+
+def _describe(cls: Class, docstring: Docstring) -> None:
+    family = [*reversed(cls.mro()), cls]
+    marks = [str(mark) for one in family for mark in (*one.bases, *(found.value for found in one.decorators))]
+    if not _KINDS.search(" ".join(marks)):
+        return
+    sections = docstring.parse("google", **_QUIET)
+    told = {item.name: item.description for part in sections if part.kind.value == "parameters" for item in part.value}
+    fields = {}
+    for member in (member for one in family for member in one.members.values()):
+        if isinstance(member, Attribute) and member.annotation is not None and member.is_public:
+            text = _COMMENT.search(member.lines_collection[member.filepath][(member.endlineno or 1) - 1])
+            if "ClassVar" in str(member.annotation) or "property" in member.labels:
+                continue
+            fields[member.name] = DocstringParameter(
+                member.name,
+                annotation=_named(member.annotation),
+                description=told.get(member.name, text[1] if text else ""),
+                value=_default(member.value),
+            )
+    rest = [part for part in sections if part.kind.value != "parameters"]
+    docstring.parsed = [*rest, DocstringSectionParameters([*fields.values()])]
+    if cls.path.startswith("arena.config."):
+        cls.members = {name: one for name, one in cls.members.items() if name in fields or name == "to_yaml"}
+
+
+def _named(expression: Any) -> str:
+    """An annotation or a value, with the public names of a configuration's structs."""
+    return re.sub(r"\w+", lambda word: _PUBLIC.get(word[0], word[0]), str(expression))
+
+
+def _default(value: Any) -> str | None:
+    """The default that a field's value gives; None: it has none."""
+    text = "" if value is None else _named(value)
+    if "field(" not in text:
+        return text or None
+    found = re.search(r"default(?:_factory)?=([^,)]+)", text)
+    return None if found is None else found[1]
