@@ -14,6 +14,7 @@ from griffe import Attribute, Class, Docstring, DocstringParameter, DocstringSec
 import arena
 
 _COMMENT = re.compile(r"  # (.+)$")
+_SHAPE = re.compile(r"(?<!`)((?:\[[\w, *.]+\])+)")
 _KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
 _PUBLIC = {struct: name for structs in arena._KEYS.values() for name, struct in structs.items()}
 _QUIET = {"warn_unknown_params": False, "warn_missing_types": False}
@@ -48,7 +49,7 @@ def _describe(cls: Class, docstring: Docstring) -> None:
             fields[member.name] = DocstringParameter(
                 member.name,
                 annotation=_named(member.annotation),
-                description=told.get(member.name, text[1] if text else ""),
+                description=told.get(member.name) or (_SHAPE.sub(r"`\1`", text[1]) if text else ""),
                 value=_default(member.value),
             )
     rest = [part for part in sections if part.kind.value != "parameters"]

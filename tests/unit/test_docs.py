@@ -252,6 +252,34 @@ def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
     assert sorted(private) == []
 
 
+API = [page for page in readme.DOCS if page.path.startswith("docs/api/")]
+SHOWN = [name for page in API for name in re.findall(r"^::: (\S+)$", page.text, re.MULTILINE)]
+GIVEN = [f"arena.group.group.{name}" for name in ("Group", "Moments")] + [
+    f"arena.seat.{name}" for name in ("gym.EnvProxy", "vector.VectorEnvProxy", "parallel.ParallelEnvProxy")
+]
+"""Classes that an algorithm is given objects of; they are in no public module, as it imports none of them."""
+
+
+def test_every_public_name_is_on_a_page_of_the_reference_once() -> None:
+    public = {(module, name) for module, names in PUBLIC.items() for name in names} - {("arena", "__version__")}
+    top = importlib.import_module("arena")
+    repeated = {
+        (module, name)
+        for module, name in public
+        if module != "arena" and getattr(top, name, None) is getattr(importlib.import_module(module), name)
+    }
+    assert sorted(SHOWN) == sorted([*map(".".join, public - repeated), *GIVEN])
+    assert [name for name in SHOWN if not _exists(name)] == []
+
+
+@pytest.mark.parametrize("page", API, ids=lambda page: page.path)
+def test_every_name_of_the_reference_is_in_an_example(page: readme.Page) -> None:
+    code = "".join(body for each in readme.DOCS for body in each.blocks("python"))
+    shown = set(re.findall(r"^::: (\S+)$", page.text, re.MULTILINE)) - {*GIVEN}
+    names = [name.rpartition(".")[2] for name in shown]
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
 def test_messages_of_troubleshooting_are_said() -> None:
     page = readme.PAGES["docs/troubleshooting.md"].text
     rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `")]

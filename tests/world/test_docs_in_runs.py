@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ import yaml
 import readme
 from arena.cli.main import main
 from arena.records.journal import JournalReader
+from arena.registry import REGISTERED
 from in_process import one_match
 from working_folder import working_directory
 
@@ -156,6 +159,26 @@ def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys:
         for body in readme.PAGES[DATA].blocks("python"):
             exec(compile(body, DATA, "exec"), found)
     assert "effective_episodes" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", [path for path in readme.PAGES if path.startswith("docs/api/")])
+def test_examples_of_the_reference_print_what_they_say(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comment behind `print` is what it prints; in a loop, once per turn."""
+    for kind, known in [*vars(REGISTERED).items()]:
+        monkeypatch.setattr(REGISTERED, kind, SimpleNamespace(**vars(known)))
+    page, found = readme.PAGES[path], dict[str, object]({"__name__": "__main__"})
+    write_files(tmp_path, page)
+    files = page.files().values()
+    with working_directory(tmp_path), StringIO() as printed, redirect_stdout(printed):
+        for body in page.blocks("python"):
+            if body not in files:
+                exec(compile(body, path, "exec"), found)
+        said = printed.getvalue().split()
+    expected = [text for body in page.blocks("python") for text in re.findall(r"print\(.*\)  # (.+)", body)]
+    assert said == " ".join(expected).split()
 
 
 def test_configuration_of_the_example_is_the_one_shown() -> None:
