@@ -16,6 +16,11 @@ import arena
 _COMMENT = re.compile(r"  # (.+)$")
 _SHAPE = re.compile(r"(?<!`)((?:\[[\w, *.]+\])+)")
 _KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
+_GIVEN = re.compile(
+    r"arena\.(seat\..*Proxy|group\..*Group|opened\.Run|serving\..*|trainer\.player\..*|experiment\..*\.(Outcome|Trial)"
+    r"|external\.actor\.(Remote\w+|Forward)|external\.slots\.Slots|league\.view\..*)$"
+)
+"""Classes that no program makes objects of: how they are made is left out."""
 _PUBLIC = {struct: name for structs in arena._KEYS.values() for name, struct in structs.items()}
 _QUIET = {"warn_unknown_params": False, "warn_missing_types": False}
 
@@ -34,6 +39,10 @@ class FieldComments(Extension):
 
 
 def _describe(cls: Class, docstring: Docstring) -> None:
+    if _GIVEN.match(cls.path):
+        cls.members.pop("__init__", None)
+        docstring.parsed = [part for part in docstring.parse("google", **_QUIET) if part.kind.value != "parameters"]
+        return
     family = [*reversed(cls.mro()), cls]
     marks = [str(mark) for one in family for mark in (*one.bases, *(found.value for found in one.decorators))]
     if not _KINDS.search(" ".join(marks)):

@@ -13,7 +13,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-_LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)\)")
+_LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)(?:#[^)\s]*)?\)")  # an anchor in such a file is left out
 
 
 def _outside(page: str, link: str, docs: Path) -> Path | None:

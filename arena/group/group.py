@@ -52,18 +52,26 @@ class Group:
     All members must call the same collectives in the same order; if they call different ones, `GroupError` is raised in
     all of them instead of a deadlock.
 
-    Args:
-        members: the addresses of all workers of the policy, in the order of their group ranks.
+    Attributes:
+        size: the number of workers of the policy.
+        rank: of this worker in the group, from 0 to `size - 1`.
         policy: its name.
         sync: `gradients` or `samples`: what the workers of the policy exchange to learn together.
         seed: of this worker's random stream.
         shared_seed: of a random stream that is the same in all workers of the policy.
-        teams: the group ranks of the workers, team by team; None: each worker is a team of its own.
+        teams: the group ranks of the workers, team by team; by default each worker is a team of its own.
+        rows: lanes x entities of the worker with the most; None if unknown.
+        updates: the number of `log` calls so far; the same in all workers.
+
+    Args:
+        endpoint: sends and receives messages of this worker.
+        members: the addresses of all workers of the policy, in the order of their group ranks.
         comm: an mpi4py communicator of the group; None unless each worker has a process of its own.
         max_lag: how many updates the weights that play may be behind, with `sync: samples`; above 0 samples are pooled
             without a barrier, see `async_samples`.
-        rows: lanes x entities of the worker with the most; None if unknown.
-        on_log, on_save, on_tell: called by `log`, `save` and `tell` of the writer.
+        on_log: called by `log` of the writer.
+        on_save: called by `save` of the writer.
+        on_tell: called by `tell` of the writer.
         comes_together: whether `together` looks for other workers; they should all have their environments in this
             process, as each waits for the slowest of these.
     """
@@ -99,7 +107,7 @@ class Group:
         if sync == "samples" and max_lag > 0:
             self._async_samples = AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag)
         self._on_log, self._on_save, self._on_tell = on_log, on_save, on_tell
-        self.updates = 0  # number of `log` calls; the other members make the same updates
+        self.updates = 0
         self.calls: Counter[str] = Counter()  # collectives of this leg, by name
         # Whether the algorithm uses `comm` or `async_samples`, whose exchanges are not counted in `calls`.
         self.exchanges = False

@@ -33,11 +33,18 @@ class Driver:
 
     `reset` and `step` wait for the simulator; `give` and `poll` do the same without waiting.
 
-    Args, beside those of `Settings`:
+    Args:
         command: `{memory_path}` and `{python}` in it are replaced; without the former `--memory-path PATH` is added.
         attach: instead of `command`; `default` is what programs of the published package use.
+        profile: `published` or `release-0.2`, of the protocol.
         side_channel_bytes: the length included; None: 4, or 65,536 in release 0.2.
         messages: sent with the first reset.
+        start_s: seconds from the start of the program to its first hand-over.
+        step_s: seconds from a give to the next hand-over.
+        close_s: seconds for the program to end.
+        folder: where the files are made; None: a temporary one.
+        cwd: the folder of the program; None: the current one.
+        environment: further variables of the program.
         output: where the program's output goes; None: it is kept for the last lines in errors.
 
     Attributes:
