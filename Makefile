@@ -5,6 +5,7 @@ MPI ?= openmpi
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 PEERS := .venv-peers
 PEERS_UNITS := .venv-peers-units
 MPICH := .venv-mpich
@@ -40,8 +41,8 @@ test-long: $(READY) $(PEERS_UNITS)/.ready $(MPICH)/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[envpool]"
 	$(BIN)/python -m pytest --numprocesses auto -m long
 
-check: lint
-	$(MAKE) --jobs 2 types test  # mypy has a minute's work for one core
+check: lint $(DOCS_READY)
+	$(MAKE) --jobs 2 types docs test  # mypy has a minute's work for one core; the tests begin when the docs are built
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -62,13 +63,16 @@ diagrams: $(READY)
 dist: $(READY)
 	$(BIN)/python -m build --outdir dist .
 
-docs: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
 
 $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 system:

@@ -69,7 +69,7 @@ setup(
         "board": ["starlette>=0.40,<2", "uvicorn>=0.30,<1"],  # `arena board`
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "wandb": ["wandb>=0.17"],  # the logger of this name
-        "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
+        "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings-python>=2,<3"],  # `make docs`
         "dev": [
             "build>=1.2",  # `make dist`
             "coverage>=7.5",

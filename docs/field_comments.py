@@ -13,15 +13,16 @@ from griffe import Attribute, Class, Docstring, DocstringParameter, DocstringSec
 
 import arena
 
-_COMMENT = re.compile(r"  # (.+)$")
-_SHAPE = re.compile(r"(?<!`)((?:\[[\w, *.]+\])+)")
-_KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
 _GIVEN = re.compile(
     r"arena\.(seat\..*Proxy|group\..*Group|opened\.Run|serving\..*|trainer\.player\..*|experiment\..*\.(Outcome|Trial)"
     r"|external\.actor\.(Remote\w+|Forward)|external\.slots\.Slots|league\.view\..*)$"
 )
 """Classes that no program makes objects of: how they are made is left out."""
 _PUBLIC = {struct: name for structs in arena._KEYS.values() for name, struct in structs.items()}
+_COMMENT = re.compile(r"  # (.+)$")
+_KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
+_NULL = re.compile(r"\bnull\b")
+_SHAPE = re.compile(r"(?<!`)((?:\[[\w, *.]+\])+)")
 _QUIET = {"warn_unknown_params": False, "warn_missing_types": False}
 
 
@@ -48,23 +49,32 @@ def _describe(cls: Class, docstring: Docstring) -> None:
     if not _KINDS.search(" ".join(marks)):
         return
     sections = docstring.parse("google", **_QUIET)
-    told = {item.name: item.description for part in sections if part.kind.value == "parameters" for item in part.value}
+    given = [item for part in sections if part.kind.value == "parameters" for item in part.value]
+    listed = {item.name: item.description for item in given}
     fields = {}
     for member in (member for one in family for member in one.members.values()):
         if isinstance(member, Attribute) and member.annotation is not None and member.is_public:
-            text = _COMMENT.search(member.lines_collection[member.filepath][(member.endlineno or 1) - 1])
             if "ClassVar" in str(member.annotation) or "property" in member.labels:
                 continue
             fields[member.name] = DocstringParameter(
                 member.name,
                 annotation=_named(member.annotation),
-                description=told.get(member.name) or (_SHAPE.sub(r"`\1`", text[1]) if text else ""),
+                description=listed.get(member.name) or _comment_of(member),
                 value=_default(member.value),
             )
-    rest = [part for part in sections if part.kind.value != "parameters"]
-    docstring.parsed = [*rest, DocstringSectionParameters([*fields.values()])]
+            member.docstring = None  # shown in the table alone
+    docstring.parsed = [part for part in sections if part.kind.value != "parameters"]
+    docstring.parsed.append(DocstringSectionParameters([*fields.values()]))
     if cls.path.startswith("arena.config."):
         cls.members = {name: one for name, one in cls.members.items() if name in fields or name == "to_yaml"}
+
+
+def _comment_of(field: Attribute) -> str:
+    """The docstring below a field, or the comment behind it, with shapes as code; in Python null is None."""
+    if field.docstring is not None:
+        return field.docstring.value
+    found = _COMMENT.search(field.lines_collection[field.filepath][(field.endlineno or 1) - 1])
+    return "" if found is None else _SHAPE.sub(r"`\1`", _NULL.sub("None", found[1]))
 
 
 def _named(expression: Any) -> str:

@@ -242,7 +242,7 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
-    team_size: Count = 2
+    team_size: Count = 2  # seats of each side
     kind: ClassVar[str] = "mixtures"
 
     @property

@@ -228,8 +228,8 @@ class MatchSamples:
 class Samples:
     """The recorded samples of a run."""
 
-    path: Path
-    matches: tuple[MatchSamples, ...]
+    path: Path  # of the samples
+    matches: tuple[MatchSamples, ...]  # of all rounds
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ Flags: TypeAlias = "NDArray[Any] | Sequence[Any]"  # of bools, or of the numbers
 class CategoricalActionSpace:
     """Each actor picks one of the labels."""
 
-    index_to_label: Sequence[str]
+    index_to_label: Sequence[str]  # the labels, by index
 
     def __len__(self) -> int:
         return len(self.index_to_label)
@@ -31,7 +31,7 @@ class CategoricalActionSpace:
 class GlobalCategoricalActionSpace:
     """One label is picked for the whole observation, at most once per tick."""
 
-    index_to_label: Sequence[str]
+    index_to_label: Sequence[str]  # the labels, by index
 
     def __len__(self) -> int:
         return len(self.index_to_label)
@@ -41,10 +41,11 @@ class GlobalCategoricalActionSpace:
 class SelectEntityActionSpace:
     """Each actor picks one entity; with `masked`, observations may say which actor may pick which."""
 
-    masked: bool = False
+    masked: bool = False  # whether observations have masks
 
 
 ActionSpace: TypeAlias = CategoricalActionSpace | GlobalCategoricalActionSpace | SelectEntityActionSpace
+"""Which choices an action has."""
 
 
 def _check_one_of(what: str, ids: object, types: object) -> None:
@@ -70,9 +71,9 @@ class CategoricalActionMask:
 
 @dataclass(frozen=True)
 class GlobalCategoricalActionMask:
-    """Says that the global label is to be picked on this tick; `mask` is `[choices]` or `[1][choices]`."""
+    """Says that the global label is to be picked on this tick."""
 
-    mask: Flags | None = None
+    mask: Flags | None = None  # [choices] or [1][choices], true for allowed labels; None: all are allowed
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,8 @@ class SelectEntityActionMask:
     actor_ids: Sequence[Hashable] | None = None  # in this order
     actor_types: Sequence[str] | None = None  # all entities of these types
     actee_types: Sequence[str] | None = None  # likewise of the entities that can be picked
-    actee_ids: Sequence[Hashable] | None = None
-    # [actors][actees], true where the actor may pick the actee; None: all may pick all. Only where `masked` is true.
-    mask: Flags | None = None
+    actee_ids: Sequence[Hashable] | None = None  # likewise, in this order
+    mask: Flags | None = None  # [actors][actees], true where allowed; None: all are. Only where `masked` is true
 
     def __post_init__(self) -> None:
         _check_one_of("actor", self.actor_ids, self.actor_types)
@@ -96,23 +96,26 @@ class SelectEntityActionMask:
 
 
 ActionMask: TypeAlias = CategoricalActionMask | GlobalCategoricalActionMask | SelectEntityActionMask
+"""Who chooses on a tick, and among what."""
 
 
 @dataclass(frozen=True)
 class CategoricalAction:
-    """The labels picked by `actors` (ids): `indices` int64 `[actors]`."""
+    """The labels that entities have picked."""
 
-    actors: Sequence[Any]
-    indices: NDArray[np.int64]
-    index_to_label: Sequence[str]
-    probs: NDArray[np.float32] | None = None
+    actors: Sequence[Any]  # ids
+    indices: NDArray[np.int64]  # [actors] of their labels
+    index_to_label: Sequence[str]  # the labels of the space, by index
+    probs: NDArray[np.float32] | None = None  # [actors][choices] probabilities; None: not known
 
     @property
     def labels(self) -> list[str]:
+        """The label that each actor has picked."""
         return [self.index_to_label[index] for index in self.indices]
 
     @property
     def actions(self) -> NDArray[np.int64]:
+        """The published name of `indices`."""
         return self.indices
 
 
@@ -120,22 +123,26 @@ class CategoricalAction:
 class GlobalCategoricalAction:
     """The label picked for the whole observation."""
 
-    index: int
-    label: str
-    probs: NDArray[np.float32] | None = None
+    index: int  # of the label
+    label: str  # which is its text
+    probs: NDArray[np.float32] | None = None  # [choices] probabilities; None: not known
 
 
 @dataclass(frozen=True)
 class SelectEntityAction:
-    """The entities picked: `actees[i]` (an id) by `actors[i]`."""
+    """The entities that entities have picked."""
 
-    actors: Sequence[Any]
-    actees: Sequence[Any]
-    probs: NDArray[np.float32] | None = None
+    actors: Sequence[Any]  # ids
+    actees: Sequence[Any]  # ids, each picked by the actor at the same place
+    probs: NDArray[np.float32] | None = None  # [actors][actees] probabilities; None: not known
 
 
 Action: TypeAlias = CategoricalAction | GlobalCategoricalAction | SelectEntityAction
+"""What was chosen."""
 
-EntityID: TypeAlias = Any  # any hashable object
+EntityID: TypeAlias = Any
+"""Any hashable object."""
 EntityName: TypeAlias = str
+"""The name of a type of entities."""
 ActionName: TypeAlias = str
+"""The name of an action of a space."""

@@ -20,15 +20,15 @@ Features: TypeAlias = "NDArray[Any] | Sequence[Any]"  # [n][F] numbers
 class Entity:
     """A type of entities: the names of its features, possibly none."""
 
-    features: Sequence[str]
+    features: Sequence[str]  # their names
 
 
 @dataclass(frozen=True)
 class ObsSpace:
     """What an observation can hold: the names of global features, and types of entities. The order of types counts."""
 
-    global_features: Sequence[str] = field(default_factory=list)
-    entities: Mapping[str, Entity] = field(default_factory=dict)
+    global_features: Sequence[str] = field(default_factory=list)  # their names
+    entities: Mapping[str, Entity] = field(default_factory=dict)  # the types, by name
 
 
 class Observation:
@@ -103,9 +103,9 @@ class EpisodeStats:
     """An episode that has ended."""
 
     length: int  # actions played
-    total_reward: float
+    total_reward: float  # the sum of its rewards
     truncated: bool  # it ended by a limit, not by the game's rules
-    final_observation: Any
+    final_observation: Any  # an `Observation`
 
 
 class Environment(ABC):

@@ -69,12 +69,13 @@ class VecCategoricalActionMask:
 class VecSelectEntityActionMask:
     """The actors that pick an entity, and among which, in N environments."""
 
-    actors: RaggedBufferI64  # indices of entities, items `[1]`; so are `actees`
-    actees: RaggedBufferI64
+    actors: RaggedBufferI64  # indices of entities, items `[1]`
+    actees: RaggedBufferI64  # likewise
     mask: RaggedBufferBool | None = None  # actor by actor for each actee, items `[1]`; None if no environment gave one
 
 
 VecActionMask: TypeAlias = VecCategoricalActionMask | VecSelectEntityActionMask
+"""Who chooses on a tick, and among what, in N environments."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,11 @@ class ListEnv:
         self._returns = np.zeros(len(envs))
 
     def obs_space(self) -> ObsSpace:
+        """What an observation can hold, in all environments."""
         return self._obs_space  # type: ignore[no-any-return]
 
     def action_space(self) -> dict[str, ActionSpace]:
+        """The actions, by name, in all environments."""
         return self._action_space  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -203,9 +206,11 @@ class ListEnv:
         return self._vec_obs(observations, rewards, done, ended)
 
     def render(self) -> list[Any]:
+        """What `render` of each environment returns."""
         return [env.render() for env in self._envs]
 
     def close(self) -> None:
+        """Closes all environments."""
         for env in self._envs:
             env.close()
 

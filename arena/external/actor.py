@@ -53,8 +53,8 @@ class Actor(ABC):
 class Agent:
     """One entity of a game."""
 
-    remote_model: RemoteModel
-    remote_buffer: RemoteBuffer
+    remote_model: RemoteModel  # returns its actions
+    remote_buffer: RemoteBuffer  # takes its rewards and its end
 
 
 class Clone(Protocol):

@@ -25,17 +25,19 @@ class ExternalGames(Protocol):
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.
-        address: for logs and `external.json`; empty before `open`, and where there is none.
-        exhausted: whether no game will come any more.
     """
 
     interface: Interface
 
     @property
-    def address(self) -> str: ...
+    def address(self) -> str:
+        """For logs and `external.json`; empty before `open`, and where there is none."""
+        ...
 
     @property
-    def exhausted(self) -> bool: ...
+    def exhausted(self) -> bool:
+        """Whether no game will come any more."""
+        ...
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Begins to take games: binds, starts threads, launches.

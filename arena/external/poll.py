@@ -38,7 +38,7 @@ class PollResult(NamedTuple):
     observations: ByAgent = {}  # of agents that ask, or that end
     rewards: ByAgent = {}  # since the agent's last action
     terminateds: ByAgent = {}  # flags, also of `__all__`
-    truncateds: ByAgent = {}
+    truncateds: ByAgent = {}  # likewise
     infos: ByAgent = {}  # with `action_mask` for agents with action masks
     given: ByAgent = {}  # actions that the game has taken by itself at these observations
 

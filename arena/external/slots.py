@@ -46,17 +46,17 @@ class Ask(NamedTuple):
     mask: Any = None  # the allowed actions [mask_size]; None: all
     given: Any = None  # the action that the game has taken by itself; no answer is made
     void: bool = False  # whether the last action was not carried out, so that no algorithm learns from it
-    info: Info | None = None
+    info: Info | None = None  # for the algorithm
 
 
 class End(NamedTuple):
     """What an entity shows when it ends."""
 
     observation: Any = None  # the last one; None: the one that was shown last is used
-    reward: float = 0.0
+    reward: float = 0.0  # since its last action
     truncated: bool = False  # from outside, not by the game's rules; its last transition is void without observation
-    mask: Any = None
-    void: bool = False
+    mask: Any = None  # the allowed actions [mask_size] at the last observation; None: all
+    void: bool = False  # as of `Ask`
     info: Info | None = None  # a text under `outcome` says who has won
 
 

@@ -64,9 +64,9 @@ class Labels:
 class Interface:
     """A game's entities in order, with the spaces of each."""
 
-    entities: tuple[str, ...]
-    observation_spaces: tuple[Space[Any], ...]
-    action_spaces: tuple[Space[Any], ...]
+    entities: tuple[str, ...]  # their names, E of them
+    observation_spaces: tuple[Space[Any], ...]  # [E]
+    action_spaces: tuple[Space[Any], ...]  # [E]
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
     colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
@@ -115,16 +115,16 @@ class Frame(NamedTuple):
     active: NDArray[np.bool_]  # [L, E] true for entities that are to act next
     masks: Sequence[NDArray[np.int8] | None]  # [E] of [L, mask_size], None without masks
     infos: Sequence[Sequence[Info]] | None = None  # [L][E]; None when all are empty
-    # [E] as `masks`, after a step in which episodes ended: the last masks of these rows, and `masks` in other rows;
-    # None: `masks` holds the last masks too.
     final_masks: Sequence[NDArray[np.int8] | None] | None = None
+    """`[E]` as `masks`, after a step in which episodes ended: the last masks of these rows, and `masks` in other rows;
+    None: `masks` holds the last masks too."""
     external: ExternalFields | None = None  # of external games alone
 
 
 class Step(NamedTuple):
     """One joint step of all lanes. Arrays may be the game's own, as in `Frame`."""
 
-    frame: Frame
+    frame: Frame  # after the step
     rewards: NDArray[np.float64]  # [L, E]
     terminated: NDArray[np.bool_]  # [L, E] ended by the game's rules
     truncated: NDArray[np.bool_]  # [L, E] ended from outside, such as by a time limit
@@ -135,7 +135,9 @@ class BatchedEnv(Protocol):
     """A game of several lanes. A natively batched class also has `batched = True`, and takes an argument `lanes`."""
 
     lanes: int
+    """How many, L in shapes."""
     interface: Interface
+    """Its entities and their spaces."""
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask `[L]`; in other lanes the frame's rows are undefined."""
@@ -146,4 +148,5 @@ class BatchedEnv(Protocol):
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture `[height, width, 3]` of lane 0, or a text; None if the game has neither."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees what the game holds."""

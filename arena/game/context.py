@@ -17,10 +17,10 @@ class EnvContext(NamedTuple):
     `lanes`.
     """
 
-    match: int = 0
+    match: int = 0  # its number in the plan
     entry: int = 0  # of the match's description, which all of its copies share
-    copy: int = 0
-    lane: int = 0
+    copy: int = 0  # of the match
+    lane: int = 0  # of the match
     lanes: int = 1  # of the match
     seed: int = 0  # of the lane's first reset; every leg of a run has its own
     round: int = 0  # of the league

@@ -105,6 +105,7 @@ class Ragged:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Of the items."""
         return self.values.dtype
 
     @property
@@ -148,6 +149,7 @@ class Ragged:
         return self if values is self.values else Ragged.unchecked(values, self.lengths)
 
     def copy(self) -> Ragged:
+        """The same rows in arrays of their own."""
         return Ragged.unchecked(self.values.copy(), self.lengths.copy())
 
     def tolist(self) -> list[Any]:

@@ -37,8 +37,8 @@ AvailableActions: TypeAlias = Mapping[str, Mapping[str, Any]]
 class Choice:
     """Each actor picks one label; where `masked`, observations say for each actor what it may pick."""
 
-    labels: tuple[str, ...]
-    masked: bool = True
+    labels: tuple[str, ...]  # in the order of their numbers
+    masked: bool = True  # whether observations say what is allowed
 
     def __init__(self, labels: Iterable[str], masked: bool = True) -> None:
         object.__setattr__(self, "labels", _names("labels", labels))
@@ -48,6 +48,7 @@ class Choice:
 
     @property
     def choices(self) -> int:
+        """The number of labels."""
         return len(self.labels)
 
 
@@ -60,10 +61,11 @@ class GlobalChoice(Choice):
 class Select:
     """Each actor picks one actee, a place in the row's list of actees; `masked` as of `Choice`."""
 
-    masked: bool = False
+    masked: bool = False  # whether observations say what is allowed
 
     @property
     def choices(self) -> int:
+        """The most actees that a row can have."""
         return MOST_UNITS
 
 

@@ -29,9 +29,9 @@ from arena.transport.pickling import pack, unpack
 class Moments:
     """Mean, population standard deviation and number of the values of all members."""
 
-    mean: float
-    std: float
-    count: int
+    mean: float  # 0 without a value
+    std: float  # likewise
+    count: int  # number of values of all members
     max_count: int  # the number of values of the member that has the most
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -278,6 +279,22 @@ def test_every_name_of_the_reference_is_in_an_example(page: readme.Page) -> None
     shown = set(re.findall(r"^::: (\S+)$", page.text, re.MULTILINE)) - {*GIVEN}
     names = [name.rpartition(".")[2] for name in shown]
     assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_field_and_method_of_the_reference_is_described(name: str) -> None:
+    found = pkgutil.resolve_name(name)
+    if not isinstance(found, type) or not found.__module__.startswith("arena"):
+        return
+    source, told = inspect.getsource(found), inspect.getdoc(found) or ""
+    commented = re.findall(r'^    (\w+): .*(?:  # \S|\n    """)', source, re.MULTILINE)
+    listed = re.findall(r"^    (\w+): ", told, re.MULTILINE)
+    has_fields = issubclass(found, (tuple, msgspec.Struct)) or dataclasses.is_dataclass(found)
+    fields = [one for one, kind in inspect.get_annotations(found).items() if has_fields and "ClassVar" not in str(kind)]
+    methods = [name for name, one in vars(found).items() if inspect.isroutine(one) or isinstance(one, property)]
+    lacking = [one for one in methods if not inspect.getdoc(getattr(found, one))]
+    lacking += [one for one in fields if one not in {*commented, *listed}]
+    assert [one for one in lacking if not one.startswith("_")] == []
 
 
 def test_messages_of_troubleshooting_are_said() -> None:
