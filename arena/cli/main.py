@@ -68,20 +68,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = argparse.Namespace(plays=False)
     with started_here(), restored_handlers(), guarded_output(lasts=False):
         try:
+            from arena.run import mpirun
+
+            if not mpirun.under_launcher():  # once, not by every rank
+                for line in hidden_packages():
+                    complain(f"arena: warning: {line}\n")
             parser = command_parser()
             if not (sys.argv[1:] if argv is None else argv):
                 parser.print_help(sys.stderr)
                 return 2
             parser.parse_args(argv, arguments)
             with guarded_output(lasts=arguments.plays):
-                from arena.run import mpirun
-
                 mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
                 if Start.folder not in sys.path:
                     sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
-                if not mpirun.under_launcher():  # once, not by every rank
-                    for line in hidden_packages():
-                        complain(f"arena: warning: {line}\n")
                 status = int(arguments.command(arguments))
                 sys.stdout.flush()  # here an error can still be reported
                 return status

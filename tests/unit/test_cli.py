@@ -506,8 +506,9 @@ def test_failing_stdout_is_reported_in_one_line(folder: Path, command: list[str]
 def test_completion_names_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in ("train", "tournament", "run-dir", "checkpoints"):
-        assert word in script
+    assert [word for word in (*_COMMANDS, "run-dir", "checkpoints") if word not in script] == []
+    if shell != "tcsh":
+        assert [name for name in _COMMANDS if f"_shtab_arena_{name}_option" not in script] == []
 
 
 @pytest.mark.slow
