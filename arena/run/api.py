@@ -76,8 +76,8 @@ def train(
         config: a YAML file, its contents, or the same as `arena.Config`.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
-        on_event: is called with each event of the run, from another thread, one call at a time; see
-            `arena.run.console`. An exception of it is raised when the run has ended.
+        on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
+            raised when the run has ended.
 
     Raises:
         ConfigError: a mistake of the user.

@@ -1,10 +1,6 @@
 """Where the output of a process goes: to the console, with a display that fits it, or into the log of its rank.
 
-Rank 0 sends events, which report the progress to `arena.train`, as lines of its stderr:
-
-start       a stage of the run begins: run_dir, round, tick
-progress    ticks (of all matches together), total, policies: per policy the fields of `PolicyScore`
-message     text: a line that the display of `arena train` would show
+Rank 0 sends events, which report the progress to `arena.train`, as lines of its stderr.
 """
 
 from __future__ import annotations
@@ -39,8 +35,9 @@ class Event(NamedTuple):
     """One event of a run.
 
     Args:
-        kind: `start`, `progress` or `message`.
-        data: see the module's table.
+        kind: `start`: a stage of the run begins; `progress`; or `message`: a line that `arena train` would show.
+        data: of `start`: `run_dir`, `round` and `tick`; of `progress`: `ticks` of all matches together, `total`, and
+            `policies`, the fields of `PolicyScore` by policy; of `message`: `text`.
     """
 
     kind: str

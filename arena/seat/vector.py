@@ -59,7 +59,6 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     Attributes:
         seat_entities: the names of the entities that the seat drives.
-        blocks: environments of some of the rows each, which can be stepped one by one; often only this one.
         rows: this block's rows in the whole environment.
         masked: whether the game has action masks.
 
@@ -120,7 +119,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     @property
     def blocks(self) -> tuple[VectorEnvProxy, ...]:
-        """See the class."""
+        """Environments of some of the rows each, which can be stepped one by one; often only this one."""
         return self._blocks or (self,)  # not stored: a reference cycle would be freed by the garbage collector only
 
     @property
