@@ -64,10 +64,10 @@ class Callback:
     _measured: tuple[dict[str, float], ...] = ()
 
     def on_start(self, run: StartedRun) -> None:
-        """Called when all roles are ready, before the first tick."""
+        """Called when all roles are ready, before the first tick of the `run`."""
 
     def on_round(self, number: int) -> None:
-        """Called after each round; the first one is 0."""
+        """Called after each round, with its `number`; the first one is 0."""
 
     def on_next_round(self, league: LeagueView) -> Sequence[Mapping[str, Any]] | None:
         """Called before each round but the first; may return the matches of that round.

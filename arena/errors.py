@@ -118,7 +118,13 @@ class Deadlock(ArenaError):
 
 
 class RunFailed(ArenaError):
-    """A run that `arena.train` or a `Trainer` has started has failed: the role, and its traceback or a sentence."""
+    """A run that `arena.train` or a `Trainer` has started has failed.
+
+    Args:
+        message: what has happened.
+        who: the role that has failed; empty: not known.
+        trace: its traceback, or a sentence.
+    """
 
     def __init__(self, message: str, *, who: str = "", trace: str = "") -> None:
         super().__init__(message)

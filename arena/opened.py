@@ -105,7 +105,7 @@ class Run:
         return Table(table_data(self.rated(at).table.tables))
 
     def rated(self, at: int | None = None) -> Standings:
-        """The ratings behind `standings`."""
+        """The ratings behind `standings`, with the same `at`."""
         from arena.league.ratings.standings import standings_at  # imports scipy
         from arena.league.read_results import read
 

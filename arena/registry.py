@@ -125,6 +125,10 @@ _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", 
 def register_environment(name: str, factory: Callable[..., Any]) -> None:
     """Gives a name to a callable that creates an environment; then `make` may name it.
 
+    Args:
+        name: lowercase letters, digits and `_`, the first a letter.
+        factory: called with the `kwargs` of the configuration; with `context` too, an `EnvContext`, if it takes that.
+
     Raises:
         ConfigError: the name is taken, or cannot be used.
     """

@@ -310,6 +310,9 @@ def has_files(path: Path | str) -> bool:
 def open_dataset(path: Path | str) -> Samples:
     """Opens the samples of a run folder, or of the folder of its samples; the parts are read on access.
 
+    Args:
+        path: of either folder.
+
     Raises:
         ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
             cannot be read.

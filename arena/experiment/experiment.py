@@ -199,6 +199,10 @@ def run_experiments(
 ) -> list[Outcome]:
     """Runs experiments one after the other; returns their outcomes.
 
+    Args:
+        experiments: objects, their keys, or files.
+        settings: of `Experiment.run`.
+
     Raises:
         ConfigError: a mistake of the user; one in the keys of any of them is found before the first one starts.
     """

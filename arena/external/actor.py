@@ -42,11 +42,11 @@ class Actor(ABC):
 
     @abstractmethod
     def tick(self, data: bytes) -> bytes:
-        """The answer to a request; text is sent as UTF-8, None as nothing."""
+        """The answer to a request with the body `data`; text is sent as UTF-8, None as nothing."""
 
     @abstractmethod
     def end(self, data: bytes) -> bytes:
-        """The answer to the last request; entities that have not ended are terminated when it returns."""
+        """The answer to the last request, as of `tick`; entities that have not ended are terminated when it returns."""
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,11 @@ class PollEnv(Protocol):
         ...
 
     def send_actions(self, actions: ByAgent) -> None:
-        """Takes actions of agents that have asked."""
+        """Takes `actions`, by game and agent, of agents that have asked."""
         ...
 
     def try_reset(self, env_id: Hashable) -> Mapping[str, Any] | None:
-        """Resets a game; returns the first observations by agent, or None if they come in a later poll."""
+        """Resets the game `env_id`; returns the first observations by agent, or None if they come in a later poll."""
         ...
 
     def stop(self) -> None:

@@ -88,6 +88,7 @@ class ExternalEnv(ABC):
         """The policy's action for an observation; waits for it.
 
         Args:
+            episode_id: what `start_episode` has returned.
             observation: a sample of the entity's space.
             entity: its name; may be left out if the episode has one.
             mask: the allowed actions [n]; None: all.

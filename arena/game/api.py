@@ -140,10 +140,20 @@ class BatchedEnv(Protocol):
     """Its entities and their spaces."""
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
-        """Begins an episode in the lanes of the mask `[L]`; in other lanes the frame's rows are undefined."""
+        """Begins an episode in some lanes.
+
+        Args:
+            lanes: bool [L], which ones; in other lanes the frame's rows are undefined.
+            seeds: one per lane; None: the lane's random stream goes on.
+            options: of a caller's `reset`.
+        """
 
     def step(self, actions: Sequence[Any]) -> Step:
-        """Plays one tick in every lane. Actions of entities that are not active must be ignored."""
+        """Plays one tick in every lane.
+
+        Args:
+            actions: [E] batched samples, leading axis L; those of entities that are not active must be ignored.
+        """
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture `[height, width, 3]` of lane 0, or a text; None if the game has neither."""

@@ -132,7 +132,7 @@ class Group:
         return self.rank == 0
 
     def pause(self, seconds: float) -> None:
-        """Lets other roles of this process run, for a worker that waits for something outside of the run."""
+        """Lets other roles of this process run for so many `seconds`, for a worker that waits for something outside."""
         self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
 
     def average_gradients(
@@ -175,7 +175,7 @@ class Group:
         return dict(zip(sorted(scalars), average.scalars.tolist(), strict=True))
 
     def mean(self, value: float, *, weight: float = 1.0) -> float:
-        """The weighted mean of one number per member; 0 if all weights are 0."""
+        """The weighted mean of one `value` per member, each with its `weight`; 0 if all weights are 0."""
         head = collectives.weighted_head(weight, np.array([value], np.float64), 0)
         return float(collectives.Weighted.read(self._collective(Operation.AVERAGE, head)).scalars[0])
 
@@ -249,7 +249,8 @@ class Group:
     def together(self, key: Hashable, part: Any, work: Callable[[list[Any]], None]) -> None:
         """Calls `work(parts)` once for the workers of the policy in this process that call this at the same time.
 
-        They are those with an equal `key`, perhaps only this one. What is computed must not depend on which they are.
+        They are those with an equal `key`, perhaps only this one; `parts` are what each gives as its `part`. What is
+        computed must not depend on which they are.
         """
         if self._together is None:
             work([part])
@@ -266,7 +267,7 @@ class Group:
         return self._async_samples
 
     def check_equal(self, module: Any) -> None:
-        """Compares a hash of the members' weights.
+        """Compares a hash of the weights of a torch `module` of each member.
 
         Raises:
             GroupError: the weights are not bit-equal.
@@ -278,14 +279,14 @@ class Group:
         self._collective(Operation.EQUAL, digest.digest())
 
     def log(self, **values: float) -> None:
-        """Reports the metrics of one update of the policy; those of the writer are recorded, see `is_writer`."""
+        """Reports one update of the policy with its metrics, `values`; those of the writer are recorded."""
         self._stopwatch.count_update()
         self.updates += 1
         if self.is_writer:
             self._on_log(values)
 
     def tell(self, text: str) -> None:
-        """Shows the user a sentence about this policy; only the one of the writer, see `is_writer`."""
+        """Shows the user a sentence, `text`, about this policy; only the one of the writer, see `is_writer`."""
         if self.is_writer and self._on_tell is not None:
             self._on_tell(text)
 

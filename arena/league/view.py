@@ -54,5 +54,5 @@ class LeagueView:
         return self.ratings[player].elo if player in self.ratings else 0.0
 
     def score(self, player: str, other: str) -> Score:
-        """The games of one player against another one: `wins`, `draws`, `losses`, `games`, `points`."""
+        """The games of one player against the `other` one: `wins`, `draws`, `losses`, `games`, `points`."""
         return self.results.between(player, other)

@@ -47,7 +47,11 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return self._seat.ticks
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """Begins an episode, or waits for the next one of a shared game; returns its first observation."""
+        """Begins an episode, or waits for the next one of a shared game.
+
+        Returns:
+            its first observation, and its info.
+        """
         super().reset(seed=seed)
         seat = self._seat
         seat.begin_episode(seed, options, first_pending=self._first_pending)
@@ -59,7 +63,14 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return seat.observation(0, 0), seat.info(0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
-        """Plays an action; returns when the entity is to act again, or its episode has ended."""
+        """Plays an action; returns when the entity is to act again, or its episode has ended.
+
+        Args:
+            action: a sample of the action space.
+
+        Returns:
+            observation, reward, terminated, truncated, info.
+        """
         if self._needs_reset:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         seat = self._seat

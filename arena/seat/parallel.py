@@ -63,7 +63,17 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
-        """Plays one tick: an action for each of `agents`; returns five dicts with these keys."""
+        """Plays one tick.
+
+        Args:
+            actions: for each of `agents` a sample of its space.
+
+        Returns:
+            observations, rewards, terminated, truncated and infos, each by agent.
+
+        Raises:
+            ValueError: an agent has no action.
+        """
         if not self.agents:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         missing = [agent for agent in self.agents if agent not in actions]

@@ -181,7 +181,14 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         return self._observations(), self._infos()
 
     def step(self, actions: Any) -> StepResults:
-        """Plays one tick; returns copies: observations [B, ...], rewards float64 [B], two bool [B], infos."""
+        """Plays one tick.
+
+        Args:
+            actions: [B, ...] as the action space has them; those of rows that are not active are ignored.
+
+        Returns:
+            copies: observations [B, ...], rewards float64 [B], terminated bool [B], truncated bool [B], infos.
+        """
         self._send(actions)
         return self.step_wait()
 

@@ -119,7 +119,10 @@ class Policy:
         return found
 
     def actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
-        """A new function from (observations, infos) of a vector environment with so many rows to actions."""
+        """A new function from (observations, infos) of a vector environment with so many `rows` to actions.
+
+        `greedy`: the best actions rather than sampled ones.
+        """
         # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
         learns = hasattr(self.algorithm, "load_state_dict")
         algorithm = self.algorithm if learns else self._make(rows)

@@ -25,7 +25,7 @@ _SEED = 20
 
 
 def check_rule(make: Callable[[], OpponentRule]) -> None:
-    """Checks a rule of matchmaking; raises `ContractBroken` at the first breach."""
+    """Checks a rule of matchmaking that `make` creates; raises `ContractBroken` at the first breach."""
     for league in _leagues():
         for learner in league.policies:
             for count in _COUNTS:
@@ -38,7 +38,7 @@ def check_rule(make: Callable[[], OpponentRule]) -> None:
 
 
 def check_pairings(make: Callable[[], PairingGenerator], *, team_size: int = 1, most: int = 6) -> None:
-    """Checks a generator of matches; raises `ContractBroken` at the first breach.
+    """Checks a generator of matches that `make` creates; raises `ContractBroken` at the first breach.
 
     `team_size`: seats of each side; `most`: pairings of the first round.
     """

@@ -109,6 +109,11 @@ class Player:
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None = None) -> NDArray[np.float64]:
         """Log-probabilities [N] of the actions of one episode, in its order.
 
+        Args:
+            observations: a batched sample [N, ...].
+            actions: [N, ...] as the environment takes them.
+            masks: [N, mask_size] which were allowed; None: all.
+
         Raises:
             ConfigError: its algorithm does not tell probabilities.
         """

@@ -131,6 +131,12 @@ class Trainer:
     ) -> Trainer:
         """Continues a run in its folder, also one of `arena train`.
 
+        Args:
+            folder: of the run.
+            overrides: values by key path, as `--set` takes them.
+            ticks: of every match; None: as configured.
+            ranks: as of a new Trainer; so are `hosts`, `callbacks` and `verbose`.
+
         Raises:
             ConfigError: no such run, no boundary to go on from, or another process holds it.
         """

@@ -124,7 +124,7 @@ class Driver:
         return {name: group.spec for name, group in self.file.groups.items()}
 
     def offset_of(self, group: str, field: str, element: int) -> int:
-        """The offset in the file of an element; a flag has one byte, any other element four."""
+        """The offset in the file, in bytes, of an element of a `field`; a flag has one byte, any other element four."""
         width = 1 if field in ("done", "max_step", "mask") else 4
         return self.file.groups[group].offsets[field] + width * element
 
@@ -295,7 +295,7 @@ class Driver:
         self._wait.skip()
 
     def send(self, guid: uuid.UUID, data: bytes) -> None:
-        """Sends a message with the next give."""
+        """Sends the bytes `data` to the channel `guid` with the next give."""
         self._outgoing.append((guid, bytes(data)))
 
     def received(self) -> list[tuple[uuid.UUID, bytes]]:

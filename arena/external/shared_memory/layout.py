@@ -362,7 +362,7 @@ def no_op_actions(spec: GroupSpec, rows: Rows) -> NDArray[Any]:
 
 
 def decode(data: bytes, *, source: str = "") -> FileContent:
-    """The content of a file; a `LayoutError` names the first fault."""
+    """The content of a file, given as its bytes, `data`; a `LayoutError` names the first fault, and the `source`."""
 
     def read(offset: int, count: int) -> bytes:
         return data[offset : offset + count]
@@ -394,7 +394,10 @@ def fixed_part(spec: GroupSpec) -> bytes:
 
 
 def split_messages(data: bytes, *, source: str = "", base: int = 0) -> list[tuple[uuid.UUID, bytes]]:
-    """The messages of a message area; a `LayoutError`, at the message's length, if one does not fit."""
+    """The messages of a message area, as pairs of a channel and bytes; a `LayoutError` if one does not fit.
+
+    The error names the `source`, and the place of the message's length in it: `base` is where `data` begins.
+    """
     found, at = [], 0
     while at < len(data):
         start = at + _GUID_BYTES + 4
@@ -409,5 +412,5 @@ def split_messages(data: bytes, *, source: str = "", base: int = 0) -> list[tupl
 
 
 def join_messages(messages: Iterable[tuple[uuid.UUID, bytes]]) -> bytes:
-    """The bytes of messages in a message area."""
+    """The bytes of messages, pairs of a channel and bytes, in a message area."""
     return b"".join(guid.bytes_le + _I32.pack(len(data)) + data for guid, data in messages)

@@ -61,7 +61,7 @@ class Simulator:
             self._file.write(layout.TURN_AT, bytes([DRIVER]))
 
     def add(self, spec: GroupSpec) -> None:
-        """Makes a group known; it is registered in the file with its first rows."""
+        """Makes a group known by its `spec`; it is registered in the file with its first rows."""
         self._specs[spec.name] = spec
 
     def begin(self) -> None:
@@ -143,7 +143,7 @@ class Simulator:
         return None if command is Command.RESET else actions
 
     def send(self, guid: uuid.UUID, data: bytes) -> None:
-        """Sends a message with the next hand-over."""
+        """Sends the bytes `data` to the channel `guid` with the next hand-over."""
         self._outgoing.append((guid, bytes(data)))
 
     def received(self) -> list[tuple[uuid.UUID, bytes]]:
