@@ -19,7 +19,7 @@ from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, digest_of
 from arena.experiment.variation import Range, labels
 from experiment_folders import GAMMA, RATE, RUN
-from run_cli import living, wait_for
+from run_cli import living, silence_limit, wait_for
 
 
 def planned(**keys: Any) -> ExperimentPlan:
@@ -242,14 +242,15 @@ def hanging_config(make: str, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) ->
         "envs": {"game": {"make": f"hanging:{make}", "kwargs": kwargs}},
         "policies": {"a": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["a"]}],
+        "watchdog_s": silence_limit(5),
     }
-    return Trials(parse_experiment({"run": {**RUN, **parts, "watchdog_s": 5}})).config_of("", {})
+    return Trials(parse_experiment({"run": {**RUN, **parts}})).config_of("", {})
 
 
 @pytest.mark.slow
 def test_check_of_a_hanging_game_ends_and_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     config = hanging_config("Hangs", monkeypatch, way="among_threads", where="make")
-    where = r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)!\nThread .*\n.* in sleep\n.* in among_threads\n"
+    where = r"cannot be tried \(exit 1\)\nTimeout \(0:\d\d:\d\d.*\)!\nThread .*\n.* in sleep\n.* in among_threads\n"
     with checking(limit=1.0) as first_mistake, pytest.raises(ConfigError, match=where):
         first_mistake([config])
 
