@@ -2,6 +2,7 @@
 
 The arena imports `envs` and `policies` only through these names, when they are needed. A user's module may give names
 to objects of its own with `register_environment` and the like; `import_plugins` imports such modules in every process.
+An installed distribution gives names by entry points (`plugins`), whose modules are imported when a name is used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
@@ -119,6 +121,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
 _BY_PLACE = 2  # positional parameters of a worker: env, group
+_OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # what plugins may
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
 
 
@@ -186,6 +189,60 @@ def import_plugins(modules: Iterable[str]) -> None:
     for index, module in enumerate(modules):
         with located(path=f"imports[{index}]"):
             _import(module, module)
+
+
+class Plugin(NamedTuple):
+    """A name that an installed distribution gives to an environment, an algorithm or a logger."""
+
+    kind: str
+    name: str
+    target: str  # as `package.module:attribute`
+    distribution: str  # with its version
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """The entry points of the groups `arena.environments`, `arena.algorithms` and `arena.loggers`; imports nothing."""
+    return _plugins(tuple(sys.path))
+
+
+@cache
+def _plugins(_: tuple[str, ...]) -> tuple[Plugin, ...]:
+    from importlib.metadata import entry_points  # 20 ms, which most processes do without
+
+    found = {
+        Plugin(kind, one.name, one.value.partition("[")[0].strip(), f"{one.dist.name} {one.dist.version}")
+        for kind in _OFFERED
+        for one in entry_points(group=f"arena.{kind}s")
+        if one.dist is not None
+    }
+    return tuple(sorted(found))
+
+
+def load_plugin(plugin: Plugin) -> Any:
+    """The object of a plugin.
+
+    Raises:
+        ConfigError: its name cannot be used, or as `load_object`.
+    """
+    if plugin.name in _OFFERED[plugin.kind] or not _NAME.match(plugin.name):
+        rule = "it is built in" if plugin.name in _OFFERED[plugin.kind] else "lowercase letters, digits and '_' can"
+        raise ConfigError(f"the name {plugin.name!r} of {plugin.distribution} cannot be used: {rule}")
+    return load_object(own_target(plugin.name, plugin.kind) or plugin.target)
+
+
+def own_target(name: str, kind: str) -> str | None:
+    """The target of a name that a user or a plugin has given to an object; None if there is no such name.
+
+    Raises:
+        ConfigError: several distributions give this name.
+    """
+    if name in registered_names(kind):
+        return f"{__name__}:REGISTERED.{kind}.{name}"
+    offered = [one for one in plugins() if (one.kind, one.name) == (kind, name)] if _NAME.match(name) else []
+    if len(offered) > 1:
+        places = " and ".join(f"{one.distribution} ({one.target})" for one in offered)
+        raise ConfigError(f"the {kind} {name!r} is of {places}: uninstall one, or name its 'package.module:Name'")
+    return offered[0].target if offered else None
 
 
 def load_object(target: str) -> Any:
@@ -258,12 +315,18 @@ def _import(module_name: str, target: str) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(
                 f"{target!r}: there is no module {error.name!r}; install it, or start in the directory that "
-                f"contains it{_shadow_note(module_name)}"
+                f"contains it{_shadow_note(module_name)}{_plugin_note(module_name)}"
             ) from error
         raise ConfigError(
             f"{target!r}: the module {module_name!r} was found, but importing it failed with "
-            f"{type(error).__name__}: {error}{where_raised(error)}"
+            f"{type(error).__name__}: {error}{where_raised(error)}{_plugin_note(module_name)}"
         ) from error
+
+
+def _plugin_note(module_name: str) -> str:
+    """Of which installed distribution a module is, if it is of a plugin."""
+    of = {one.distribution for one in plugins() if one.target.partition(":")[0] == module_name}
+    return f"; it is of the installed {' and '.join(sorted(of))}" if of else ""
 
 
 def where_raised(error: BaseException) -> str:
@@ -339,9 +402,11 @@ def external_kind(make: str) -> str | None:
     if make in EXTERNAL:
         return make
     source, colon, _ = make.partition(":")
-    if (not colon and make not in registered_names("environment")) or source in SOURCES:
+    if make in ENVIRONMENTS or source in SOURCES:
         return None
-    found = load_object(make) if colon else registered_names("environment")[make]
+    if (target := make if colon else own_target(make, "environment")) is None:
+        return None
+    found = load_object(target)
     if not isinstance(found, type):
         return None
     if any((kind.__module__, kind.__name__) == ("arena.external.thread", "ExternalEnv") for kind in found.__mro__):
@@ -508,14 +573,14 @@ def check_names(
 def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     if name in known:
         return known[name].target
-    if name in registered_names(what):
-        return f"{__name__}:REGISTERED.{what}.{name}"
+    if (target := own_target(name, what)) is not None:
+        return target
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
     if (what, name) == ("environment", "socket"):
         raise ConfigError("'socket' is no longer supported: set `http`; `PolicyClient` has the same methods over HTTP")
-    hint, names = "", [*known, *registered_names(what)]
+    hint, names = "", [*known, *registered_names(what), *(one.name for one in plugins() if one.kind == what)]
     version = re.search(r"([-_])v\d+$", name)  # a game of another library: `CartPole-v1`, `mpe2.simple_tag_v3`
     if what == "environment" and version is not None and ":" not in name:
         library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]

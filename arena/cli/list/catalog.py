@@ -90,15 +90,17 @@ def options_of(name: str) -> list[Option]:
         return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
-    registered = registered_names()
+    registered, plugins = registered_names(), {plugin.name: plugin for plugin in registry.plugins()}
     if name in registered and registered[name][0] != "algorithm":
         return _arguments(registered[name][1])
+    if name in plugins and plugins[name].kind != "algorithm":
+        return _arguments(registry.load_plugin(plugins[name]))
     if name in _PARTS_OF_MATCHES:
         return keys_of(_PARTS_OF_MATCHES[name])
-    if ":" not in name and name not in registry.ALGORITHMS and name not in registered:
+    if ":" not in name and name not in {**registry.ALGORITHMS, **registered, **plugins}:
+        known = nearest(name, [*BUILT_IN, *SHELVES, *registered, *plugins])
         raise ConfigError(
-            f"there is nothing called {name!r}; {nearest(name, [*BUILT_IN, *SHELVES, *registered])}; or an algorithm "
-            "of your own as 'package.module:Name'"
+            f"there is nothing called {name!r}; {known}; or an algorithm of your own as 'package.module:Name'"
         )
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)

@@ -14,6 +14,7 @@ import msgspec
 from arena import registry
 from arena.cli.list.catalog import BUILT_IN, SHELVES, Catalog, docstring, keys_of, options_of, registered_names
 from arena.config import league, matches, schema
+from arena.errors import ConfigError
 from arena.terminal.output import say
 
 
@@ -84,13 +85,22 @@ def lines(name: str) -> list[str]:
 def listing() -> list[str]:
     """All that has a name, a line for each, for a terminal."""
     width = max(map(len, BUILT_IN))
-    registered = {
-        name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
-        for name, (kind, found) in registered_names().items()
-    }
+
+    def about(kind: str, found: Any) -> str:
+        return f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
+
+    added = {"registered": {name: about(kind, found) for name, (kind, found) in registered_names().items()}}
+    added["plugins"] = {}
+    for plugin in registry.plugins():
+        kind = f"{plugin.kind} of {plugin.distribution}"
+        try:
+            text = about(kind, registry.load_plugin(plugin))
+        except ConfigError as error:  # the others can be used
+            text = f"{kind}, CANNOT BE USED: {error.message}"
+        added["plugins"][plugin.name] = text
     return [
         line
-        for shelf in (*SHELVES.values(), *([Catalog("registered", registered)] if registered else []))
+        for shelf in (*SHELVES.values(), *(Catalog(title, names) for title, names in added.items() if names))
         for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {text}" for name, text in shelf.entries.items()))
     ]
 
