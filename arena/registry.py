@@ -227,10 +227,10 @@ def load_plugin(plugin: Plugin) -> Any:
     if plugin.name in _OFFERED[plugin.kind] or not _NAME.match(plugin.name):
         rule = "it is built in" if plugin.name in _OFFERED[plugin.kind] else "lowercase letters, digits and '_' can"
         raise ConfigError(f"the name {plugin.name!r} of {plugin.distribution} cannot be used: {rule}")
-    return load_object(own_target(plugin.name, plugin.kind) or plugin.target)
+    return load_object(target_of(plugin.name, plugin.kind) or plugin.target)
 
 
-def own_target(name: str, kind: str) -> str | None:
+def target_of(name: str, kind: str) -> str | None:
     """The target of a name that a user or a plugin has given to an object; None if there is no such name.
 
     Raises:
@@ -404,7 +404,7 @@ def external_kind(make: str) -> str | None:
     source, colon, _ = make.partition(":")
     if make in ENVIRONMENTS or source in SOURCES:
         return None
-    if (target := make if colon else own_target(make, "environment")) is None:
+    if (target := make if colon else target_of(make, "environment")) is None:
         return None
     found = load_object(target)
     if not isinstance(found, type):
@@ -573,7 +573,7 @@ def check_names(
 def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     if name in known:
         return known[name].target
-    if (target := own_target(name, what)) is not None:
+    if (target := target_of(name, what)) is not None:
         return target
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:

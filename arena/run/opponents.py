@@ -78,8 +78,8 @@ def opponent_of(config: Config, against: str) -> PolicyConfig:
     """
     if against in config.policies:
         return config.policies[against]
-    own = registry.own_target(against, "algorithm")
-    if against not in registry.ALGORITHMS and ":" not in against and own is None:
+    added = registry.target_of(against, "algorithm")
+    if against not in registry.ALGORITHMS and ":" not in against and added is None:
         known = [*config.policies, *registry.ALGORITHMS]
         raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
     try:
