@@ -105,6 +105,7 @@ WRAPPERS: dict[str, Entry] = {
 LOGGERS: dict[str, Entry] = {
     "csv": Entry("arena.loggers.csv_file:Csv", "results as a table: progress.csv"),
     "tensorboard": Entry("arena.loggers.tensorboard:TensorBoard", "results and curves for TensorBoard"),
+    "mlflow": Entry("arena.loggers.mlflow:Mlflow", "results to MLflow", "mlflow", "mlflow"),
     "wandb": Entry("arena.loggers.wandb:WandB", "results to Weights & Biases", "wandb", "wandb"),
 }
 

@@ -28,8 +28,8 @@ from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
-from arena.replay.verify import TEXT, events_of, pictures_of, pieces_of, rendered, rendering, verify
-from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
+from arena.replay.verify import TEXT, events_of, rendered, rendering, verify
+from arena.replay.video import check_video, write_episode
 from arena.roles.status import RunStatus, planned_ticks, run_status
 from arena.terminal.output import say
 
@@ -199,8 +199,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
     line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
     say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
-        speed = arguments.per_second or rendering(match.playable).per_second
-        write_video(anchored(video), _captioned(match, episode), per_second=speed)
+        speed = write_episode(anchored(video), match, episode, arguments.per_second)
         length = pluralize(episode.length, "tick")
         say(f"{video}: {anchored(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif arguments.verify:
@@ -253,18 +252,3 @@ def _shown(action: Any) -> str:
     if isinstance(action, tuple):
         return "(" + ", ".join(map(_shown, action)) + ")"
     return np.array2string(np.asarray(action), precision=3, separator=" ", threshold=16).replace("\n", "")
-
-
-def _captioned(match: MatchReplays, episode: Episode) -> Iterator[Picture]:
-    """The pictures of an episode, with the return so far of each policy's entities of a color: the mean over these."""
-    names = [entity.name for entity in match.manifest.entities]
-    earned = np.zeros(len(names))
-    for picture, event, game in pictures_of(match, episode):
-        if event.step is not None:
-            earned += event.step.rewards[0]
-        players = [
-            Player(piece.text, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
-            for piece in pieces_of(match.manifest, game.interface.colors)
-        ]
-        played = event.tick - episode.begin
-        yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))

@@ -26,7 +26,7 @@ from arena.replay.format import Manifest
 from arena.replay.playback import Difference, Event, Playback, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Recording, read_replays
 
-Picture = NDArray[np.uint8]
+Picture = NDArray[np.uint8]  # [height, width, 3]
 
 PICTURES, TEXT = "rgb_array", "ansi"
 """Gymnasium's and PettingZoo's names of render modes."""

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arena.errors import ConfigError, WriteError, nearest
 from arena.records.atomic import check_place, private
-
-Picture = NDArray[np.uint8]  # [height, width, 3]
+from arena.replay.reader import Episode, MatchReplays, read_replays
+from arena.replay.verify import Picture, pictures_of, pieces_of, rendering
 
 SUFFIXES = (".mp4", ".gif", ".webp")
 _PACKAGES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
@@ -87,6 +86,43 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
     except OSError as error:
         why = error.strerror or str(error).partition("\n")[0]  # the rest is the encoder's whole command
         raise WriteError(f"{path} cannot be written: {why}") from error
+
+
+def write_episode(path: Path, match: MatchReplays, episode: Episode, per_second: float | None = None) -> float:
+    """Writes a recorded episode, with captions; returns the pictures per second: by default those of the game.
+
+    Raises:
+        ConfigError: as `check_video`, or the game draws no pictures.
+        WriteError: the file cannot be written.
+    """
+    speed = per_second or rendering(match.playable).per_second
+    write_video(path, _captioned(match, episode), per_second=speed)
+    return speed
+
+
+def write_newest(run: Path, path: Path) -> None:
+    """Writes the newest episode on record of a run, as `write_episode`; ConfigError, too: there is none."""
+    check_video(path)
+    matches = sorted(read_replays(run).matches, key=lambda match: -match.manifest.round)
+    found = next(((match, newest) for match in matches if (newest := match.newest()) is not None), None)
+    if found is None:
+        raise ConfigError("no whole episode is recorded", source=str(run))
+    write_episode(path, *found)
+
+
+def _captioned(match: MatchReplays, episode: Episode) -> Iterator[Picture]:
+    """The pictures of an episode, with the return so far of each policy's entities of a color: the mean over these."""
+    names = [entity.name for entity in match.manifest.entities]
+    earned = np.zeros(len(names))
+    for picture, event, game in pictures_of(match, episode):
+        if event.step is not None:
+            earned += event.step.rewards[0]
+        players = [
+            Player(piece.text, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
+            for piece in pieces_of(match.manifest, game.interface.colors)
+        ]
+        played = event.tick - episode.begin
+        yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))
 
 
 def captioned(picture: Picture, caption: Caption) -> Picture:

@@ -68,7 +68,7 @@ from arena.trainer.remote import RemoteRun
 
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
-_NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id")
+_NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id", "mlflow_id")
 _COPIES = re.compile(r"matches(\[[0-9]+\]|\.[0-9]+)(\.(?!env_kwargs\.)\w+)?\.copies")
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 

@@ -8,7 +8,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,15 @@ def test_logger_that_raises_is_dropped_with_one_warning(where: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("entry", "path", "words"),
     [
-        ("csvv", "loggers[1]", "unknown logger 'csvv'; did you mean 'csv'? known: csv, tensorboard, wandb"),
+        ("csvv", "loggers[1]", "unknown logger 'csvv'; did you mean 'csv'? known: csv, mlflow, tensorboard, wandb"),
         ("nothing_here:Logger", "loggers[1]", "there is no module 'nothing_here'"),
         ("recorders:Nothing", "loggers[1]", "Nothing"),
         ({"class": "recorders:RecordsAll", "options": {"nam": 1}}, "loggers[1].options.nam", "did you mean 'name'?"),
         ({"class": "wandb", "options": {"api_key": "x"}}, "loggers[1].options", "a key does not belong into a config"),
         ({"class": "wandb", "options": {"projct": "x"}}, "loggers[1].options", "did you mean 'project'?"),
+        ({"class": "wandb", "options": {"artifacts": ["video"]}}, "loggers[1].options", "did you mean 'videos'?"),
+        ({"class": "mlflow", "options": {"artifacts": "videos"}}, "loggers[1].options", "`artifacts` is a list"),
+        ({"class": "mlflow", "options": {"uri": "x"}}, "loggers[1].options.uri", "Mlflow has no option 'uri'"),
     ],
 )
 def test_wrong_logger_is_refused(entry: Any, path: str, words: str) -> None:
@@ -79,50 +82,110 @@ def test_wrong_logger_is_refused(entry: Any, path: str, words: str) -> None:
     assert words in caught.value.message
 
 
-def test_wandb_records_offline_without_torch_in_the_process(tmp_path: Path) -> None:
-    data: Mapping[str, Any] = {
-        **DUEL,
-        "name": "w",
-        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
-    }
-    program = f"""
+MLFLOW = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}  # a database takes 20 s to create
+
+
+def train_in_two_parts(tmp_path: Path, logger: Any, **more: Any) -> Path:
+    """Trains 80 ticks, and 40 more after a resume, each in a process without torch; returns the run folder."""
+    for name, ticks in (("first", 80), ("second", 120)):
+        data = {**DUEL, "name": "w", "results": {"every": 20}, "loggers": ["csv", logger], **more, "ticks": ticks}
+        program = f"""
 import sys
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]!r}
 from test_results_in_runs import train
-train({ {**data, "loggers": ["wandb"], "results": {"every": 20}}!r}, {str(tmp_path / "run")!r})
+train({data!r}, {str(tmp_path / "run")!r}, resume={name == "second"})
 assert "torch" not in sys.modules
 """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    environment |= {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    (tmp_path / "program.py").write_text(program)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "MLFLOW_"))}
+        environment |= {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment |= MLFLOW
+        (tmp_path / f"{name}.py").write_text(program)
+        ended = subprocess.run(
+            [sys.executable, str(tmp_path / f"{name}.py")],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "Traceback" not in (tmp_path / "run" / "logs" / "rank-0000.log").read_text()
+    return tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_wandb_records_offline_and_a_resumed_run_as_a_whole(tmp_path: Path) -> None:
+    logger = {"class": "wandb", "options": {"artifacts": ["checkpoints", "videos"], "project": "p"}}
+    run = train_in_two_parts(tmp_path, logger, record="replays")
+    files = sorted((run / "wandb").glob("offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime_ns)
+    identity = (run / "wandb_id").read_text()
+    assert [file.name for file in files] == [f"run-{identity}.wandb"] * 2
+    expected = {line["ticks"]: line["episodes_total"] for line in json_lines(run / "result.json")}
+    assert logged(files[0]) == {tick: total for tick, total in expected.items() if tick <= 80}
+    assert logged(files[1]) == expected, "`wandb sync` replaces a run by its later recording"
+    sent = [
+        record.request.log_artifact.artifact
+        for record in records(files[1])
+        if record.request.log_artifact.artifact.name
+    ]
+    sent += [record.artifact for record in records(files[1]) if record.artifact.name]
+    assert {(one.name, one.type) for one in sent} == {(f"{identity}-blue", "model")}
+    assert list(files[1].parent.glob("files/media/videos/*.mp4"))
+
+
+@pytest.mark.slow
+def test_mlflow_continues_a_resumed_run_as_one_run(tmp_path: Path) -> None:
+    options = {"tracking_uri": "file:store", "artifacts": ["checkpoints", "videos"], "tags": {"of": "test"}}
+    logger = {"class": "mlflow", "options": options}
+    run = train_in_two_parts(tmp_path, logger, record="replays")
+    lines = {line["ticks"]: line for line in json_lines(run / "result.json")}
+    program = """
+import json, sys
+from mlflow.tracking import MlflowClient
+client = MlflowClient("file:store")
+(experiment,) = (one for one in client.search_experiments() if one.name == "w")
+(run,) = client.search_runs([experiment.experiment_id])
+history = client.get_metric_history(run.info.run_id, "episodes_total")
+files = [file.path for place in ("checkpoints/blue", "videos")
+    for file in client.list_artifacts(run.info.run_id, place)]
+json.dump([run.info.run_id, run.info.status, run.info.run_name, run.data.tags["of"], run.data.params["seed"],
+    [[one.step, one.value] for one in history], files], sys.stdout)
+"""
     ended = subprocess.run(
-        [sys.executable, str(tmp_path / "program.py")],
-        env=environment,
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, **MLFLOW},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    assert ended.returncode == 0, ended.stderr
-    run = tmp_path / "run"
-    (recorded,) = (run / "wandb").glob("offline-run-*")
-    (file,) = recorded.glob("*.wandb")
-    assert (run / "wandb_id").read_text() in file.name
-    assert logged(file) == {line["ticks"]: line["episodes_total"] for line in json_lines(run / "result.json")}
+    identity, status, name, tag, seed, history, files = json.loads(ended.stdout)
+    assert (identity, status, name) == ((run / "mlflow_id").read_text(), "FINISHED", "run")
+    assert (tag, seed) == ("test", "5")
+    assert history == [[tick, line["episodes_total"]] for tick, line in lines.items()]
+    assert {f"checkpoints/blue/{tick:012d}.ckpt" for tick in (40, 80, 120)} <= set(files)
+    assert files[-1] == "videos/newest_episode.mp4"
 
 
 def logged(file: Path) -> dict[int, int]:
-    """By step what was logged as `episodes_total`; the file is a log of LevelDB with one protocol buffer per record."""
-    from wandb.proto import wandb_internal_pb2
-
+    """By step what was logged as `episodes_total`."""
     found: dict[int, int] = {}
-    for data in leveldb_records(file.read_bytes()[7:], offset=7):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    for record in records(file):
         items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
         if "episodes_total" in items:
             found[record.history.step.num or json.loads(items["_step"])] = json.loads(items["episodes_total"])
     return found
+
+
+def records(file: Path) -> Iterator[Any]:
+    """What `wandb` has recorded: the file is a log of LevelDB with one protocol buffer per record."""
+    from wandb.proto import wandb_internal_pb2
+
+    for data in leveldb_records(file.read_bytes()[7:], offset=7):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        yield record
 
 
 def leveldb_records(content: bytes, *, offset: int) -> Iterator[bytes]:
