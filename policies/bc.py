@@ -69,7 +69,7 @@ from policies.offline.demonstrations import (
 class Options(AlgorithmOptions, frozen=True, kw_only=True):
     """What a configuration may say about behavior cloning."""
 
-    data: Text  # run folder, or folder of samples, to learn from; relative to the current directory
+    data: Text  # run folder, folder of samples, or `minari:NAME`, to learn from; relative to the current directory
     policy: str | None = None  # whose samples; null: of all that have played with the seat's spaces
     learning_rate: Scheduled = 1e-3  # step size of Adam, or its schedule; 0 plays without learning
     adam_epsilon: Positive = 1e-8  # Adam's epsilon: weights whose gradients are smaller than this move less

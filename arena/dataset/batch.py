@@ -161,9 +161,8 @@ def write_samples(
         ConfigError: the folder holds samples already.
         WriteError: the folder cannot be written.
     """
-    checked = _checked_episodes(episodes, observation_space, action_space)
-    masks = "action_mask" in checked[0]
-    size = mask_size(action_space) if masks else 0
+    checked = [*checked_episodes(episodes, observation_space, action_space)]
+    size = mask_size(action_space) if "action_mask" in checked[0] else 0
     manifest = Manifest(0, "elsewhere", (EntitySamples("agent", policy, 0, observation_space, action_space, size),))
     home = Path(folder)
     place = match_path(home, 0)
@@ -176,43 +175,48 @@ def write_samples(
     every_row = Batch.concat(checked)
     most = ticks_of_part(manifest.columns(), lanes=1, entities=1)
     for start in range(0, len(every_row), most):  # the rows are the ticks of one lane
-        part = every_row.slice(start, start + most)
-        ended = part["terminateds"] | part["truncateds"]
-        tick = np.arange(start + 1, start + len(part) + 1)
-        yes, no = np.ones((len(part), 1), np.bool_), np.zeros((len(part), 1), np.bool_)
-        arrays: dict[str, Array] = {
-            "lane": np.zeros(1, np.int64),
-            "tick": tick,
-            "episode": part["episode"][:, None],
-            "begins": part["begins"][:, None],
-            "cut": no,
-            "active": yes[..., None],
-            "idle": no,
-            "rewards": part["rewards"][:, None, None],
-            "terminated": part["terminateds"][:, None, None],
-            "truncated": part["truncateds"][:, None, None],
-            "0/end/tick": tick[ended],
-            "0/end/lane": np.zeros(int(ended.sum()), np.int64),
-        }
-        for leaf_number, name in enumerate(column_names("obs", observation_space)):
-            arrays[f"0/observation/{leaf_number}"] = part[name][:, None]
-            arrays[f"0/end/observation/{leaf_number}"] = part[f"new_{name}"][ended]
-        for leaf_number, name in enumerate(column_names("actions", action_space)):
-            arrays[f"0/action/{leaf_number}"] = part[name][:, None]
-        if masks:
-            arrays["0/mask"] = part["action_mask"].astype(np.int8)[:, None]
+        arrays = part_arrays(every_row.slice(start, start + most), start, observation_space, action_space)
         with replacing(lanes_path(place, "npz", start=start, lane=0)) as file:
             write_arrays(file, arrays)
     return home
 
 
-def _checked_episodes(
+def part_arrays(part: Batch, start: int, observation_space: Space[Any], action_space: Space[Any]) -> dict[str, Array]:
+    """The arrays of a part whose one lane has these rows, of `checked_episodes`, from the tick after `start` on."""
+    ended = part["terminateds"] | part["truncateds"]
+    tick = np.arange(start + 1, start + len(part) + 1)
+    yes, no = np.ones((len(part), 1), np.bool_), np.zeros((len(part), 1), np.bool_)
+    arrays: dict[str, Array] = {
+        "lane": np.zeros(1, np.int64),
+        "tick": tick,
+        "episode": part["episode"][:, None],
+        "begins": part["begins"][:, None],
+        "cut": no,
+        "active": yes[..., None],
+        "idle": no,
+        "rewards": part["rewards"][:, None, None],
+        "terminated": part["terminateds"][:, None, None],
+        "truncated": part["truncateds"][:, None, None],
+        "0/end/tick": tick[ended],
+        "0/end/lane": np.zeros(int(ended.sum()), np.int64),
+    }
+    for leaf_number, name in enumerate(column_names("obs", observation_space)):
+        arrays[f"0/observation/{leaf_number}"] = part[name][:, None]
+        arrays[f"0/end/observation/{leaf_number}"] = part[f"new_{name}"][ended]
+    for leaf_number, name in enumerate(column_names("actions", action_space)):
+        arrays[f"0/action/{leaf_number}"] = part[name][:, None]
+    if "action_mask" in part:
+        arrays["0/mask"] = part["action_mask"].astype(np.int8)[:, None]
+    return arrays
+
+
+def checked_episodes(
     episodes: Iterable[Mapping[str, Any]], observation_space: Space[Any], action_space: Space[Any]
-) -> list[Batch]:
+) -> Iterator[Batch]:
     """The episodes with the dtypes of the spaces; raises what `write_samples` says."""
     spaces = {"obs": observation_space, "new_obs": observation_space, "actions": action_space}
     names = [name for kind, space in spaces.items() for name in column_names(kind, space)]
-    masks, checked = False, []
+    masks, number = False, -1
     for number, episode in enumerate(episodes):
         masks = "action_mask" in episode if number == 0 else masks
         required = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
@@ -241,7 +245,6 @@ def _checked_episodes(
         if ended[:-1].any() or not ended[-1]:
             raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
         columns["rewards"] = columns["rewards"].astype(np.float64)
-        checked.append(Batch({**columns, "episode": np.full(count, number), "begins": np.arange(count) == 0}))
-    if not checked:
+        yield Batch({**columns, "episode": np.full(count, number), "begins": np.arange(count) == 0})
+    if number < 0:
         raise ValueError("there is no episode")
-    return checked

@@ -14,21 +14,23 @@ reading runs no code. A damaged part is a `ConfigError`, and so is the name of a
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.config.load import load_config
-from arena.dataset.batch import Batch, column_names
+from arena.dataset.batch import Batch, checked_episodes, column_names, part_arrays
 from arena.dataset.format import LENGTHS, VERSION, Column, EntitySamples, Manifest, read_arrays
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
-from arena.game.spaces import check_choices, flatten, row, unflatten
+from arena.game.spaces import check_choices, flatten, mask_size, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
 from arena.records import checksums
 from arena.records.atomic import refuse_links
@@ -304,19 +306,21 @@ class Samples:
 
 def has_files(path: Path | str) -> bool:
     """Whether anything is where samples are to be read."""
-    return anchored(path).exists()
+    return (_minari_path(str(path)) if str(path).startswith(MINARI) else anchored(path)).exists()
 
 
 def open_dataset(path: Path | str) -> Samples:
-    """Opens the samples of a run folder, or of the folder of its samples; the parts are read on access.
+    """Opens the samples of a run folder, of the folder of its samples, or of Minari; the parts are read on access.
 
     Args:
         path: of either folder.
 
     Raises:
         ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
-            cannot be read.
+            cannot be read; or the extra `minari` is missing.
     """
+    if str(path).startswith(MINARI):
+        return _open_minari(str(path))
     path = anchored(path)
     of_run = any((path / name).exists() for name in ("samples", "config.yaml"))
     refuse_links(path, {"samples": None, "config.yaml": None} if of_run else None)
@@ -350,6 +354,82 @@ def open_dataset(path: Path | str) -> Samples:
             )
         )
     return Samples(home, tuple(matches))
+
+
+MINARI = "minari:"
+"""The beginning of a name of Minari's, in the place of a path."""
+
+
+def _minari_path(name: str) -> Path:
+    """The folder of a data set of Minari, by its name, as `minari:cartpole/expert-v0`."""
+    home = os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets"
+    return Path(home) / name.removeprefix(MINARI)
+
+
+def minari_package() -> Any:
+    """The package; ConfigError: it is not installed."""
+    try:
+        import minari
+        import minari.data_collector
+    except ImportError as error:
+        raise ConfigError(
+            "data sets of Minari need the package 'minari'; it comes with an extra: pip install \".[minari]\""
+        ) from error
+    return minari
+
+
+def _open_minari(name: str) -> Samples:
+    """The samples of a data set, by its name after `minari:`; ConfigError: it is not on this machine."""
+    path = _minari_path(name)
+    if not (path / "data").is_dir():
+        raise ConfigError(
+            f"there is no such data set of Minari; fetch it: minari download {name.removeprefix(MINARI)}",
+            source=str(path),
+        )
+    data = minari_package().MinariDataset(path / "data")
+    first = next(data.iterate_episodes(), None)
+    size = mask_size(data.action_space) if first is not None and "action_mask" in (first.infos or ()) else 0
+    entity = EntitySamples("agent", "minari", 0, data.observation_space, data.action_space, size)
+    return Samples(path, (_MinariMatch(path, 0, name, (entity,), data=data),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MinariMatch(MatchSamples):
+    """A data set of Minari as the samples of a match of one entity: each episode is a part."""
+
+    data: Any  # the `minari.MinariDataset`
+
+    def parts(self) -> Iterator[Part]:
+        """The episodes."""
+        (entity,), start = self.entities, 0
+        spaces = entity.observation_space, entity.action_space
+        try:
+            for episode in checked_episodes(map(self._columns, self.data.iterate_episodes()), *spaces):
+                part = _part_of(part_arrays(episode, start, *spaces), 1)
+                _check_entity(part, 0, entity)
+                yield part
+                start += len(episode)
+        except ValueError as error:
+            raise ConfigError(str(error), source=str(self.path)) from error
+
+    def _columns(self, episode: Any) -> Mapping[str, Any]:
+        """An episode as the columns of `write_samples`; without an end, it is truncated."""
+        (entity,), last = self.entities, np.arange(len(episode)) == len(episode) - 1
+
+        def columns(name: str, space: Space[Any], values: Any) -> dict[str, Any]:
+            return dict(zip(column_names(name, space), flatten(space, values), strict=True))
+
+        masks = (episode.infos or {}).get("action_mask")
+        seen = columns("obs", entity.observation_space, episode.observations)
+        return {
+            **{name: leaf[:-1] for name, leaf in seen.items()},
+            **{f"new_{name}": leaf[1:] for name, leaf in seen.items()},
+            **columns("actions", entity.action_space, episode.actions),
+            "rewards": episode.rewards,
+            "terminateds": episode.terminations,
+            "truncateds": episode.truncations | (last & ~episode.terminations),
+            **({} if masks is None else {"action_mask": masks[:-1]}),
+        }
 
 
 def _part_of(arrays: Mapping[str, Array], entities: int) -> Part:

@@ -223,7 +223,7 @@ PUBLIC = {
         *("check_pairings", "check_rule"),
     ],
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
-    "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
+    "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"],
     "arena.replay": ["frames"],
     "arena.records": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],

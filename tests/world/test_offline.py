@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 
+from arena.dataset.minari import to_minari
 from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
 from arena.records import checkpoint, read_results
@@ -63,12 +64,31 @@ def test_interrupted_learning_equals_an_uninterrupted_one(algorithm: str, tmp_pa
     assert whole.folder.episodes.read_bytes() == parted.folder.episodes.read_bytes()
 
 
-@pytest.mark.parametrize("options", [{}, {"data": "nowhere"}])
+@pytest.mark.filterwarnings("ignore:.*(is set to None|env_spec is None).*:UserWarning")
+@pytest.mark.parametrize("algorithm", ["bc", "iql"])
+def test_data_set_of_minari_teaches_what_the_samples_teach(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    data = demonstrated(tmp_path / "data")
+    to_minari(data, "blue", "touchdown/runs-v0", cut=True, author="x", author_email="x", algorithm_name="scripted")
+    states = []
+    for number, options in enumerate(({"data": data}, {"data": "minari:touchdown/runs-v0", "policy": "minari"})):
+        clone = cloning(**{"algorithm": algorithm, "gradient_steps": 3, "batch_size": 4096, **options})
+        played = play(duel(clone, ticks=40), tmp_path / f"run{number}", given=True)
+        states.append(checkpoint.load(played.folder.checkpoints_path("blue")).state["network"])
+    assert states[0].keys() == states[1].keys()
+    for name in states[0]:
+        assert np.allclose(states[0][name], states[1][name], atol=1e-4), "the same rows, in another order"
+
+
+@pytest.mark.parametrize("options", [{}, {"data": "nowhere"}, {"data": "minari:no/where-v0"}])
 def test_learning_without_recorded_samples_is_refused(options: Any, tmp_path: Path, capfd: Any) -> None:
     train(duel({"algorithm": "iql", "options": options}), tmp_path / "run", code=2)
     error = capfd.readouterr().err
     assert "policies.blue.options" in error
-    assert "needs the option 'data'" in error or "no recorded samples here" in error
+    told = ("needs the option 'data'", "no recorded samples here", "fetch it: minari download no/where-v0")
+    assert any(words in error for words in told)
 
 
 def test_normalized_score_is_in_the_results_of_an_evaluation(tmp_path: Path) -> None:
