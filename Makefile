@@ -38,7 +38,7 @@ test-fast: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
 
 test-long: $(READY) $(PEERS_UNITS)/.ready $(MPICH)/.ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[envpool]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[envpool]" huggingface_hub
 	$(BIN)/python -m pytest --numprocesses auto -m long
 
 check: lint $(DOCS_READY)

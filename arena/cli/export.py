@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from arena.cli.arguments import positive_int
-from arena.errors import ConfigError, ExportError, pluralize, shown
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError, ExportError, RunFailed, pluralize, shown
 from arena.records.formats import ExportReport, document_text
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
 from arena.terminal.output import complain, say
@@ -39,6 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZES",
         help=f"batch sizes to verify and to time (default: {','.join(map(str, BATCH_SIZES))})",
     )
+    parser.add_argument(
+        "--hub",
+        metavar="FOLDER",
+        help="write a folder for the Hugging Face hub: a model card with the numbers of an evaluation, the "
+        "configuration, the checkpoint, the network, a video",
+    )
+    parser.add_argument(
+        "--episodes", type=positive_int, metavar="N", help="of the evaluation for --hub, at least (default: 100)"
+    )
     parser.add_argument("--json", action="store_true", help="print report.json, or with --verify what is wrong")
     parser.add_argument("--verify", metavar="DIR", help="compare an exported model with the checkpoint that it names")
     parser.set_defaults(command=run)
@@ -62,10 +72,22 @@ def run(arguments: argparse.Namespace) -> int:
             for problem in problems:
                 complain(f"arena: failed: {problem}\n")
             return 1 if problems else 0
+        if arguments.episodes is not None and arguments.hub is None:
+            raise ConfigError("is for --hub, which evaluates", path="--episodes")
         if arguments.run is None or arguments.policy is None:
             raise ConfigError(
                 "name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export"
             )
+        if arguments.hub is not None:
+            if arguments.output is not None or arguments.json:
+                raise ConfigError("is not allowed with --output or --json", path="--hub")
+            from arena.cli.hub import write_hub  # imports all that plays
+
+            label, episodes = arguments.checkpoint or "last", arguments.episodes or 100
+            for line in write_hub(arguments.run, arguments.policy, label, arguments.hub, episodes=episodes):
+                say(line)
+            say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
+            return 0
         found = export(
             arguments.run,
             arguments.policy,
@@ -74,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             samples=arguments.samples,
             batch_sizes=arguments.batch,
         )
-    except ExportError as error:
+    except (ExportError, RunFailed) as error:
         complain(f"arena: failed: {error}\n")
         return 1
     if arguments.json:

@@ -100,10 +100,11 @@ def write_episode(path: Path, match: MatchReplays, episode: Episode, per_second:
     return speed
 
 
-def write_newest(run: Path, path: Path) -> None:
-    """Writes the newest episode on record of a run, as `write_episode`; ConfigError, too: there is none."""
+def write_newest(run: Path, path: Path, policy: str | None = None) -> None:
+    """Writes a run's newest recorded episode, of a policy, as `write_episode`; ConfigError: also if there is none."""
     check_video(path)
     matches = sorted(read_replays(run).matches, key=lambda match: -match.manifest.round)
+    matches = [one for one in matches if policy in (None, *(entity.policy for entity in one.manifest.entities))]
     found = next(((match, newest) for match in matches if (newest := match.newest()) is not None), None)
     if found is None:
         raise ConfigError("no whole episode is recorded", source=str(run))
