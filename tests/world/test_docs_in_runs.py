@@ -152,7 +152,10 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_and_code_of_the_recorded_data_page_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     run_commands(tmp_path, DATA)
     with working_directory(tmp_path):
         found: dict[str, object] = {}
