@@ -70,7 +70,7 @@ setup(
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "wandb": ["wandb>=0.17"],  # the logger of this name
         "mlflow": ["mlflow-skinny>=3", "sqlalchemy>=2", "alembic>=1.10"],  # likewise; the last two: databases
-        "minari": ["minari[hdf5]>=0.5"],  # recorded samples to and from data sets of Minari
+        "minari": ["minari[hdf5]>=0.5.4"],  # recorded samples to and from data sets of Minari
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings-python>=2,<3"],  # `make docs`
         "dev": [
             "build>=1.2",  # `make dist`
@@ -82,7 +82,7 @@ setup(
             "jax>=0.4.36",
             "jsonschema>=4.18",
             "ipykernel>=6.29",  # runs the notebook of the examples
-            "minari[hdf5]>=0.5",
+            "minari[hdf5]>=0.5.4",
             "mlflow-skinny>=3",
             "mpe2>=1.0",
             "mypy>=1.10",

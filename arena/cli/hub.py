@@ -16,16 +16,14 @@ import msgspec
 
 from arena.config import load_config, yaml
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, ExportError, RunFailed, nearest
+from arena.errors import ConfigError, ExportError, nearest
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import checkpoint as checkpoints
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
-from arena.records.scoreboard import Score
 from arena.replay.playback import ReplayDiffers
 from arena.replay.video import write_newest
-from arena.run.evaluate import matches_of, play
-from arena.run.evaluation import result_text
+from arena.run.evaluate import evaluate, weights_of
 from arena.run.opponents import labeled_versions
 from arena.serving.export import export
 
@@ -65,7 +63,7 @@ def write_hub(run: str, policy: str, label: str, to: str, *, episodes: int) -> I
 
     Raises:
         ConfigError: no such run, policy or checkpoint, or the folder holds files.
-        RunFailed: the evaluation has failed.
+        RunFailed: a game has failed.
         WriteError: the files cannot be written.
     """
     folder, target = RunFolder.existing(run), anchored(to)
@@ -77,13 +75,9 @@ def write_hub(run: str, policy: str, label: str, to: str, *, episodes: int) -> I
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError("holds files already; name another folder", path="--hub", source=str(target))
     algorithm, tick = config.policies[policy].algorithm, checkpoints.load(labels[label]).boundary
+    frozen = msgspec.structs.replace(weights_of(config, folder, label).config, record="replays")
     with tempfile.TemporaryDirectory(prefix="arena-hub-") as home:
-        (match,) = matches_of(run, [label], None, home)
-        match = match._replace(config=msgspec.structs.replace(match.config, record="replays"))
-        scores: dict[str, Score] = {}
-        records, status = play(match, episodes, lambda _, __, board: scores.update(board.policies), greedy=True)
-        if status or policy not in scores:
-            raise RunFailed(f"the evaluation of {policy!r} has failed")
+        row = next(row for row in evaluate(frozen, episodes, run_dir=home) if row["policy"] == policy)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = RunFolder(target)
         for made in (part.path, part.checkpoints, part.checkpoints_path(policy)):
@@ -98,37 +92,35 @@ def write_hub(run: str, policy: str, label: str, to: str, *, episodes: int) -> I
             yield f"without a network for other runtimes: {error}"
         video = target / "replay.mp4"
         try:
-            write_newest(records, video, policy)
+            write_newest(row["folder"], video, policy)
         except (ConfigError, ReplayDiffers) as error:
             yield f"without a video: {error}"
     entries = [entry for _, entry in config.entries() if policy in entry.names]
     games = sorted({config.envs[entry.env].make.rpartition(":")[2] for entry in entries})
     others = sorted({name for entry in entries for name in entry.names} - {policy})
+    metrics = {"mean_reward": f"{row['return']:.2f} +/- {half_of_mean(row['episodes'], row['return_std']) or 0.0:.2f}"}
+    if row["games"]:
+        low, high = of_share(row["wins"] * row["games"], row["games"])
+        metrics["win_rate"] = f"{row['wins']:.3f} [{low:.3f}, {high:.3f}]"
+    result = f"{', '.join(f'{name} {value}' for name, value in metrics.items())}, {row['episodes']} episodes"
+    task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+    found = {
+        "task": task,
+        "dataset": {"type": "-".join(games), "name": ", ".join(games)},
+        "metrics": [{"type": name, "name": name, "value": value, "verified": False} for name, value in metrics.items()],
+    }
+    metadata = {
+        "library_name": LIBRARY,
+        "pipeline_tag": task["type"],
+        "tags": [task["type"], "deep-reinforcement-learning", algorithm.rpartition(":")[2], *games],
+        "model-index": [{"name": f"{config.name}-{policy}", "results": [found]}],
+    }
     card = _CARD.format(
-        metadata=yaml.dump(_metadata(f"{config.name}-{policy}", algorithm, games, scores[policy])),
+        metadata=yaml.dump(metadata),
         **{"policy": policy, "algorithm": algorithm, "games": ", ".join(games), "library": LIBRARY, "tick": tick},
         against=f" against {', '.join(others)}" if others else "",
-        result=result_text(scores[policy]),
+        result=result,
         video=f" [An episode]({video.name})" if video.exists() else "",
     )
     (target / "README.md").write_text(card)
-    yield f"{policy} at tick {tick}: {result_text(scores[policy])}"
-
-
-def _metadata(name: str, algorithm: str, games: list[str], score: Score) -> dict[str, object]:
-    """The metadata of the card, with a mean and the half of its interval as `+/-`."""
-    half = half_of_mean(score.returns.count, score.returns.deviation)
-    text = f"{score.returns.mean or 0.0:.2f}" + ("" if half is None else f" +/- {half:.2f}")
-    metrics = [{"type": "mean_reward", "name": "mean_reward", "value": text, "verified": False}]
-    if count := score.games.count:
-        low, high = of_share(score.wins, count)
-        rate = f"{score.wins / count:.3f} [{low:.3f}, {high:.3f}]"
-        metrics.append({"type": "win_rate", "name": "win_rate", "value": rate, "verified": False})
-    task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
-    dataset = {"type": "-".join(games), "name": ", ".join(games)}
-    return {
-        "library_name": LIBRARY,
-        "pipeline_tag": "reinforcement-learning",
-        "tags": ["reinforcement-learning", "deep-reinforcement-learning", algorithm.rpartition(":")[2], *games],
-        "model-index": [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": metrics}]}],
-    }
+    yield f"{policy} at tick {tick}: {result}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError
 from arena.replay.video import write_newest
 
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
@@ -19,10 +19,8 @@ CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 
 def checked(artifacts: Sequence[str]) -> frozenset[str]:
     """The kinds of files to send; ConfigError: something else is among them."""
-    known = (CHECKPOINTS, VIDEOS)
-    if isinstance(artifacts, str) or (odd := next((one for one in artifacts if one not in known), None)) is not None:
-        found = artifacts if isinstance(artifacts, str) else odd
-        raise ConfigError(f"`artifacts` is a list; found {found!r}; {nearest(str(found), known)}")
+    if isinstance(artifacts, str) or not {*artifacts} <= {CHECKPOINTS, VIDEOS}:
+        raise ConfigError(f"`artifacts` is a list of {CHECKPOINTS!r} and {VIDEOS!r}; found {artifacts!r}")
     return frozenset(artifacts)
 
 

@@ -98,7 +98,7 @@ class Mlflow:
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Sends the checkpoints, if `artifacts` has them."""
         for policy, path in checkpoints.items() if kinds.CHECKPOINTS in self._artifacts else ():
-            self._client.log_artifact(self._id, str(path), f"checkpoints/{policy}")
+            self._client.log_artifact(self._id, str(path), f"checkpoints/{_name(policy)}")
 
     def on_end(self) -> None:
         """Sends a video, if `artifacts` has videos, and finishes the run there."""

@@ -8,7 +8,6 @@ terminal, and writes no key anywhere.
 from __future__ import annotations
 
 import inspect
-import logging
 import netrc
 import os
 import re
@@ -27,7 +26,6 @@ from arena.records.folder import RunFolder
 from arena.records.result_file import numbers, read_results
 
 _ID = "wandb_id"  # a file in the run folder
-_log = logging.getLogger(__name__)
 
 
 class WandB:
@@ -50,7 +48,6 @@ class WandB:
         if unknown is not None:
             raise ConfigError(f"wandb.init has no option {unknown!r}; {nearest(unknown, known)}")
         self._wandb, self._options, self._artifacts = wandb, options, kinds.checked(artifacts)
-        self._warned = False
 
     def on_start(self, run: StartedRun) -> None:
         """Begins the run there, or continues it."""
@@ -78,12 +75,8 @@ class WandB:
 
     def on_result(self, result: Mapping[str, Any]) -> None:
         """Logs the numbers; those of a step before one that was logged already are skipped."""
-        if self._run.step > result["ticks"]:
-            if not self._warned:
-                _log.warning("wandb has step %d already: results up to there are skipped", self._run.step)
-            self._warned = True
-            return
-        self._run.log(numbers(result), step=result["ticks"])
+        if result["ticks"] >= self._run.step:
+            self._run.log(numbers(result), step=result["ticks"])
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Sends the checkpoints, if `artifacts` has them."""

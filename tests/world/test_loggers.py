@@ -69,7 +69,11 @@ def test_logger_that_raises_is_dropped_with_one_warning(where: str, tmp_path: Pa
         ({"class": "recorders:RecordsAll", "options": {"nam": 1}}, "loggers[1].options.nam", "did you mean 'name'?"),
         ({"class": "wandb", "options": {"api_key": "x"}}, "loggers[1].options", "a key does not belong into a config"),
         ({"class": "wandb", "options": {"projct": "x"}}, "loggers[1].options", "did you mean 'project'?"),
-        ({"class": "wandb", "options": {"artifacts": ["video"]}}, "loggers[1].options", "did you mean 'videos'?"),
+        (
+            {"class": "wandb", "options": {"artifacts": ["video"]}},
+            "loggers[1].options",
+            "and 'videos'; found ['video']",
+        ),
         ({"class": "mlflow", "options": {"artifacts": "videos"}}, "loggers[1].options", "`artifacts` is a list"),
         ({"class": "mlflow", "options": {"uri": "x"}}, "loggers[1].options.uri", "Mlflow has no option 'uri'"),
     ],
