@@ -46,6 +46,12 @@ SHORTER = {
 """What is replaced in the files and commands of a page, so that its runs are shorter; all numbers shown are alike."""
 
 
+@pytest.fixture(autouse=True)
+def _data_sets_of_minari(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages write none into the home folder."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+
+
 def shorter(page: readme.Page, text: str) -> str:
     for old, new in SHORTER.get(page.path, ()):
         text = text.replace(old, new)
@@ -152,10 +158,7 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_commands_and_code_of_the_recorded_data_page_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_commands(tmp_path, DATA)
     with working_directory(tmp_path):
         found: dict[str, object] = {}
