@@ -366,27 +366,38 @@ class OnPolicy(Algorithm):
         )
 
     @torch.inference_mode()
-    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    def log_prob(
+        self,
+        observations: Any,
+        actions: Any,
+        masks: NDArray[np.int8] | None,
+        memory: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float64]:
         """Log-probabilities, or log-densities, [N] of the actions of one episode, in its order, by the current weights.
 
-        Observations and actions are batched samples of the environment's spaces, masks [N, mask_size]. A number of a
-        Box action that lies on its bound has the probability of all that is clipped to it.
+        Observations and actions are batched samples of the environment's spaces, masks [N, mask_size]. With `memory`
+        [N, memory_size], which each row had before its tick, rows need not be of one episode. A number of a Box action
+        that lies on its bound has the probability of all that is clipped to it.
         """
         leaves, mask = self.network_inputs(observations, masks)
         count = len(leaves[0])
+        lengths = torch.tensor([count]) if memory is None else None
         if self.memory_size:
-            leaves = [*leaves, torch.zeros(count, self.memory_size, device=self.device)]
-        return env_log_prob(self.head, self.network.policy(leaves, mask, torch.tensor([count])), actions, self.device)
+            before = torch.zeros(count, self.memory_size) if memory is None else torch.from_numpy(memory)
+            leaves = [*leaves, moved(before, self.device)]
+        return env_log_prob(self.head, self.network.policy(leaves, mask, lengths), actions, self.device)
 
     @torch.inference_mode()
-    def state_value(self, observations: Any) -> NDArray[np.float64] | None:
+    def state_value(self, observations: Any, memory: NDArray[np.float32] | None = None) -> NDArray[np.float64] | None:
         """V [N] of a batched sample [N, ...] by the current weights; None if the critic sees more than that.
 
-        Of a policy with `normalize_rewards` these are values of normalized rewards.
+        `memory` as in `log_prob`. Of a policy with `normalize_rewards` these are values of normalized rewards.
         """
-        if getattr(self.network.encoder, "critic_features", None) is not None or self.memory_size:
+        if getattr(self.network.encoder, "critic_features", None) is not None or (self.memory_size and memory is None):
             return None
         leaves, _ = self.network_inputs(observations, None)
+        if memory is not None:
+            leaves = [*leaves, moved(torch.from_numpy(memory), self.device)]
         return values_of(self.network, leaves, self.device).double().numpy()
 
 

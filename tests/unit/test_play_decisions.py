@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
-from arena.cli.play.decisions import check_playable, decisions, joined, lines, tables
+from arena.cli.play.decisions import Opinion, check_playable, decisions, joined, lines, tables
 from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
 from arena.game.labels import declared_labels
@@ -181,7 +181,8 @@ def given(algorithm: str, **options: Any) -> dict[str, Any]:
 def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str, options: dict[str, Any]) -> None:
     advisor = Advisor("blue", given(algorithm, **options), DUEL_SPACE, DUEL_SPACE.action_space)
     decided = decisions(DUEL_SPACE, DUEL_SPACE.action_space, DUEL_SEEN, None)
-    shares = advisor.probabilities(DUEL_SEEN, None, decided)
+    opinion = advisor.opinion(DUEL_SEEN, None, decided)
+    shares = [share for share in opinion.shares if share is not None]
     assert [len(share) for share in shares] == [2, 3, 2]
     assert [sum(share) for share in shares] == pytest.approx([1.0] * 3)
     for places in itertools.product(*(range(len(share)) for share in shares)):
@@ -191,16 +192,44 @@ def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str,
         assert np.prod([share[place] for share, place in zip(shares, places, strict=True)]) == pytest.approx(
             whole, rel=1e-4
         )
-    assert advisor.value(DUEL_SEEN) == (0.0 if algorithm == "ppo" else None)  # as a transformer's first are
+    assert opinion.value == (0.0 if algorithm == "ppo" else None)  # as a transformer's first are
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (given("scripted", action=1), "'blue' tells no probabilities: scripted has no log_prob()"),
-        (given("ppo", recurrent="lstm"), "'blue' has a memory"),
-    ],
-)
-def test_policies_that_cannot_advise_are_refused(policy: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=f"--advice: {message}".replace("(", r"\(").replace(")", r"\)")):
-        configured("blue", policy)
+SEEN, LOOKS = spaces.Box(-1, 1, (3,), np.float32), np.random.default_rng(2).uniform(-1, 1, (4, 3)).astype(np.float32)
+
+
+def opinions(advisor: Advisor, action_space: Any) -> list[Opinion]:
+    """What it thinks on the ticks of an episode."""
+    advisor.begin()
+    return [advisor.opinion(seen, None, decisions(SEEN, action_space, seen, None)) for seen in LOOKS]
+
+
+@pytest.mark.slow
+def test_advice_of_a_memory_is_that_of_its_whole_episode() -> None:
+    space = spaces.Discrete(3)
+    advisor = Advisor("blue", given("ppo", recurrent="lstm"), SEEN, space)
+    found = opinions(advisor, space)
+    for choice in range(3):
+        whole = np.exp(advisor._algorithm.log_prob(LOOKS, np.full(4, choice), None))
+        assert [one.shares[0][choice] for one in found if one.shares[0]] == pytest.approx(whole, rel=1e-5)
+    assert opinions(advisor, space) == found, "a new episode begins without a memory"
+    alone = advisor.opinion(LOOKS[3], None, decisions(SEEN, space, LOOKS[3], None))
+    assert alone != found[3]
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "hppo", "ppo"])
+@pytest.mark.slow
+def test_policies_without_probabilities_and_numbers_advise_their_own_choice(algorithm: str) -> None:
+    space = spaces.Discrete(3) if algorithm == "dqn" else spaces.Box(-1, 1, (2,), np.float32)
+    advisor = Advisor("blue", given(algorithm), SEEN, space)
+    act = advisor._algorithm.actor(greedy=True)
+    for seen, found in zip(LOOKS, opinions(advisor, space), strict=True):
+        acted = act(seen[None], {})[0]
+        assert found.choices == pytest.approx(np.ravel(acted).tolist())
+        assert found.shares == ([[float(one == acted) for one in range(3)]] if algorithm == "dqn" else [None, None])
+        assert (found.value is None) == (algorithm != "ppo")
+
+
+def test_policies_that_decide_for_a_team_are_not_asked() -> None:
+    with pytest.raises(ConfigError, match="--advice: 'blue' decides for several entities at once"):
+        configured("blue", given("mappo"))

@@ -96,14 +96,19 @@ export function tables(found) {
 // What an option is called: units by their number too.
 export const named = (decision, option) => (decision.by_label ? option.label || String(option.number) : `${option.label} ${option.number}`);
 
-// Decisions with a bar for the probability of each option; `chosen` are the numbers of those that were taken.
-export function bars(decisions, shares, chosen) {
-  return decisions.map((decision, place) => {
-    const all = decision.options.map((option, at) => ({ ...option, share: shares[place][at], taken: chosen && chosen[place] === option.choice }));
+// What a policy thinks of decisions: a bar for the probability of each option, or the number that it would choose.
+// `taken` are the choices that were made.
+export function thoughts(title, decisions, { choices, shares, value }, taken, fits = () => true) {
+  const of = (decision, place) => {
+    const all = decision.options.map((option, at) => ({ ...option, share: shares[place]?.[at] ?? 0, taken: taken && taken[place] === option.choice }));
     const shown = all.sort((a, b) => b.share - a.share).filter((option, at) => at < 6 || option.taken);
-    return element("div", { class: "thought" }, element("p", {}, decision.what),
+    const chosen = decision.bounds && `: ${number(choices[place])}${taken ? `, chosen: ${number(taken[place])}` : ""}`;
+    return element("div", { class: "thought" }, element("p", {}, decision.what, chosen),
       element("ul", {}, ...shown.map((option) => element("li", option.taken ? { class: "taken" } : {},
         element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),
         element("span", {}, named(decision, option), option.taken ? " ✓" : ""), element("span", { class: "n" }, percent(option.share))))));
-  });
+  };
+  return element("section", { class: "thoughts" }, element("h3", {}, ...title),
+    value !== null && element("p", { class: "caption" }, `expects a return of ${number(value)}`),
+    ...decisions.map((decision, place) => fits(decision) && of(decision, place)));
 }

@@ -1,5 +1,5 @@
 // A seat at a match: turns come as messages, choices go back. A closed page ends the game, one that is loaded again not.
-import { at, bars, begins, draw, element, listen, named, number, outcomes, percent, post, swatch, tables } from "./games.js";
+import { at, begins, draw, element, listen, named, number, outcomes, percent, post, swatch, tables, thoughts } from "./games.js";
 
 const { number: home, run } = at("table").dataset;
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
@@ -50,7 +50,6 @@ const does = {
     document.querySelector("#players tbody").replaceChildren(...players.map(row));
   },
   state: (said) => {
-    if (said.entity && !players.find((one) => one.seat === me.seat).entities.includes(said.entity)) return;
     draw(said, `the game at tick ${said.tick}`);
     at("where").textContent = `tick ${said.tick}`;
   },
@@ -96,13 +95,6 @@ const middle = ([low, high], whole) => {
   return whole ? Math.round(found) : found;
 };
 const single = () => turn.decisions.length === 1 && !turn.decisions[0].bounds && turn.decisions[0].actor === null;
-
-function thoughts() {
-  const advised = turn.decisions.map((_, place) => place).filter((place) => turn.shares[place] && (turn.decisions[place].actor === null || turn.decisions[place].actor === actor));
-  const value = turn.value === null ? null : element("p", { class: "caption" }, `expects a return of ${number(turn.value)}`);
-  const found = bars(advised.map((place) => turn.decisions[place]), advised.map((place) => turn.shares[place]));
-  at("thoughts").replaceChildren(...(found.length || value ? [element("section", { class: "thoughts" }, element("h3", {}, `Advice of ${at("table").dataset.advice}`), value, ...found)] : []));
-}
 
 // The keys of an option: its own ones, that of a direction, and the digit of its number.
 const directions = { "+x": "right", "-x": "left", "+y": "up", "-y": "down" };
@@ -176,7 +168,8 @@ function show() {
       left ? element("span", { class: "caption" }, ` ${left} still to decide`) : null));
   }
   at("moves").replaceChildren(...parts);
-  thoughts();
+  const advice = turn.advice && thoughts([`Advice of ${at("table").dataset.advice}`], turn.decisions, turn.advice, null, (decision) => decision.actor === null || decision.actor === actor);
+  at("thoughts").replaceChildren(...[advice].filter(Boolean));
 }
 
 // Units: a map where they have places, else a list; a click picks a unit, another one its order or its target.

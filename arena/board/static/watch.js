@@ -1,5 +1,5 @@
 // Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
-import { at, bars, begins, draw, element, listen, number, outcomes, post, swatch, tables, whole } from "./games.js";
+import { at, begins, draw, element, listen, number, outcomes, post, swatch, tables, thoughts, whole } from "./games.js";
 
 const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
 const home = at("player").dataset.path, trusted = "trusted" in at("player").dataset;
@@ -49,7 +49,7 @@ function take(said) {
   else if (said.kind === "frame") {
     keep(said);
     if (said.tick === game.tick && game.shown !== game.tick) show();
-    else if (said.tick === game.tick + 1 && game.shown === game.tick) thoughts(game.frames.get(game.tick)); // what was done next
+    else if (said.tick === game.tick + 1 && game.shown === game.tick) advice(game.frames.get(game.tick)); // what was done next
     if (game.asked && said.tick >= game.asked[1]) game.asked = null;
     if (!game.asked) ask();
   }
@@ -127,20 +127,18 @@ function show() {
     cells[2].textContent = frame.tick ? number(entity.reward) : "";
     cells[3].textContent = number(entity.return);
   });
-  thoughts(frame);
+  advice(frame);
   observations(frame);
   if (!game.playing) address(game.place, game.tick);
 }
 
-function thoughts(frame) {
+function advice(frame) {
   const after = game.frames.get(frame.tick + 1);
   at("thoughts").replaceChildren(...frame.entities.flatMap((entity, place) => {
     if (!entity.advice) return [];
-    const { name, policy } = game.episode.entities[place];
-    if (entity.advice.why) return [element("p", { class: "caption" }, `${name}: ${entity.advice.why}`)];
-    const value = entity.advice.value === null ? "" : `, expects a return of ${number(entity.advice.value)}`;
-    return [element("section", { class: "thoughts" }, element("h3", {}, swatch(game.episode.entities[place].color), `${name}: ${entity.advice.name || policy}${value}`),
-      ...bars(entity.advice.decisions, entity.advice.shares, after && after.entities[place].choices))];
+    const { name, color } = game.episode.entities[place], { why, decisions, opinion } = entity.advice;
+    if (why) return [element("p", { class: "caption" }, `${name}: ${why}`)];
+    return [thoughts([swatch(color) ?? "", `${name}: ${entity.advice.name}`], decisions, opinion, after && after.entities[place].choices)];
   }));
 }
 

@@ -1,7 +1,7 @@
 """`arena play` with people at pages: `python -m arena.cli.board_games.played TARGET ...`, with the same arguments.
 
 here:   {"kind": "match", "players": [...]}                who sits where
-        {"kind": "state", "tick": 3}                       to all, with a picture or a text, as an `entity` sees it
+        {"kind": "state", "seat": 0, "tick": 3, ...}       with a picture or a text, as an `entity` of the seat sees it
         {"kind": "turn", "seat": 0, "turn": 7, ...}        what one person decides next
 server: {"seat": 0, "turn": 7, "choices": [2]}
 here:   {"kind": "told", "seat": 0, "text": ...}           why these are no choices; the turn goes on
@@ -15,16 +15,17 @@ import argparse
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from arena.cli.board_games.pipe import GamePipe, game_pipe, run_program
+import numpy as np
+
+from arena.cli.board_games.pipe import game_pipe, run_program
 from arena.cli.play.command import add_arguments, play
 from arena.cli.play.decisions import Decision, Turn
 from arena.cli.play.human import Human
 from arena.cli.play.match import HumanMatch, MatchOutput
-from arena.cli.play.shown_game import RenderedGame
+from arena.cli.play.shown_game import PICTURE
 from arena.errors import shown
-from arena.game.api import Frame
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -33,35 +34,7 @@ from arena.roles.protocol import Failed
 
 _LOOK_S = 0.02  # between two looks whether there is an answer
 _STATE_S = 0.04  # between two pictures: the pace of ticks on which no person is asked
-_OF_TURN = ("entity", "tick", "reward", "earned", "value", "tables", "decisions", "shares")
-
-
-class PageGame(RenderedGame):
-    """Another game of one lane, whose pictures are sent to the pages, no faster than people see them.
-
-    Attributes:
-        pipe: to the pages of the process in which people play. None: the game is played again, as it was recorded.
-    """
-
-    modes = (PICTURES, TEXT)
-    pipe: ClassVar[GamePipe | None] = None
-    _episodes, _tick, _sent = 0, -1, 0.0
-
-    def reset(self, *of_game: Any, **named: Any) -> Frame:
-        """Begins an episode."""
-        self._episodes += 1
-        return super().reset(*of_game, **named)
-
-    def _shown(self, frame: Frame) -> Frame:
-        if (
-            self.pipe is not None and self._episodes == 1
-        ):  # the last picture stays when the lane begins another one at the end
-            self._tick += 1
-            time.sleep(max(0.0, self._sent + _STATE_S - time.monotonic()))
-            for entity, picture in zip(self.interface.entities if self.has_sides else [""], self.seen(), strict=False):
-                self.pipe.say({"kind": "state", "tick": self._tick, "entity": entity}, picture)
-            self._sent = time.monotonic()
-        return frame
+_OF_TURN = ("entity", "tick", "reward", "earned", "tables", "decisions", "advice")
 
 
 class PageHuman(Human):
@@ -80,6 +53,18 @@ class _Page:
     def __init__(self, group: Any, seat: int) -> None:
         self._group, self._seat, self._turns = group, seat, 0
         self._moves: list[dict[str, Any]] = []
+        self._seen_at = 0.0
+
+    def see(self, tick: int, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sends the pictures of a tick, no faster than people see them; one that several entities see is sent once."""
+        before: Any = None
+        self._group.pause(max(0.0, self._seen_at + _STATE_S - time.monotonic()))
+        self._seen_at = time.monotonic()
+        for entity, info in infos.items():
+            picture = info.get(PICTURE)
+            if before is None or not np.array_equal(picture, before):
+                game_pipe().say({"kind": "state", "seat": self._seat, "tick": tick, "entity": entity}, picture)
+            before = picture
 
     def choices(self, turn: Turn) -> list[float]:
         """The choice of each decision, as the page gives them; others are refused, and asked for again."""
@@ -99,7 +84,7 @@ class _Page:
                 return choices
             pipe.say({"kind": "told", "seat": seat, "text": wrong})
 
-    def end(self, entity: str, tick: int, earned: float, info: Mapping[str, Any]) -> None:
+    def end(self, entity: str, tick: int, earned: float) -> None:
         """Says what the opponents would have done."""
         mine = [move for move in self._moves if move["entity"] == entity]
         game_pipe().say({"kind": "moves", "seat": self._seat, "moves": mine})
@@ -126,7 +111,9 @@ def _move(turn: Turn, choices: Sequence[float]) -> dict[str, Any]:
         did.append(text if decision.what == "action" else f"{decision.what} {text}")
         places.append(place or 0)
     by = {
-        name: math.prod(share[at] for share, at in zip(shares, places, strict=True)) for name, shares in turn.by.items()
+        name: math.prod(share[at] for share, at in zip(opinion.shares, places, strict=True) if share is not None)
+        for name, opinion in turn.by.items()
+        if None not in opinion.shares
     }
     return {"tick": turn.tick, "entity": turn.entity, "did": ", ".join(did)[:200], "by": by}
 
@@ -134,7 +121,7 @@ def _move(turn: Turn, choices: Sequence[float]) -> dict[str, Any]:
 class _PageOutput(MatchOutput):
     """Says on the pages who plays, and how it ends."""
 
-    algorithm, game = "arena.cli.board_games.played:PageHuman", "arena.cli.board_games.played:PageGame"
+    algorithm, modes = "arena.cli.board_games.played:PageHuman", (PICTURES, TEXT)
     on_pages = True
 
     def say(self, text: str) -> None:
@@ -159,7 +146,6 @@ def main() -> None:
     """Plays what the command line says."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    PageGame.pipe = game_pipe()
     play(parser.parse_args(), _PageOutput())
 
 

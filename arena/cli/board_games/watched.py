@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from arena.cli.board_games.pipe import game_pipe, run_program
-from arena.cli.play.decisions import decisions, tables
+from arena.cli.play.decisions import decisions, numbers_of, tables
 from arena.cli.play.human import Advisor
 from arena.cli.play.match import as_adviser
 from arena.cli.replay import action_text
@@ -30,7 +30,7 @@ from arena.config import load_config
 from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from arena.game.spaces import flatten, row
+from arena.game.spaces import row
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.replay.playback import Event
@@ -58,6 +58,7 @@ class WatchedEpisode:
         self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
         self._before: list[Any] = []  # per entity the observation, None if it does not act
         self._returns = np.zeros(0)
+        self._asks = False  # whether policies are asked, from the first tick on
         self._advisors: dict[int, tuple[str, Advisor | None]] = {}  # by entity, with its name, or why there is none
 
     def serve(self) -> None:
@@ -70,9 +71,13 @@ class WatchedEpisode:
     def _play(self, wish: dict[str, Any], *, first: bool = False) -> dict[str, Any] | None:
         """Sends the ticks of a wish; returns a newer wish, if one comes meanwhile."""
         begin, end = (min(max(int(wish[key]), 0), self._episode.length) for key in ("from", "to"))
-        if begin < self._next:
+        asks = bool(wish["advice"])
+        if begin < self._next or asks > self._asks:  # policies may remember what they have seen
             self._events, self._next = events_of(self._match, self._episode, render_mode=self._mode), 0
-        said = time.monotonic()
+            for _, advisor in self._advisors.values():
+                if advisor is not None:
+                    advisor.begin()
+        self._asks, said = asks, time.monotonic()
         while self._next <= end:
             if (newer := game_pipe().receive()) is not None:
                 return newer
@@ -80,8 +85,10 @@ class WatchedEpisode:
             if first:
                 self._introduce(game)
             fields = self._tick(event, game)
+            if asks:
+                self._advise(fields, event, game, shown=self._next >= begin)
             if self._next >= begin:
-                self._show(fields, event, game, bool(wish["advice"]))
+                self._show(fields, event, game)
             elif time.monotonic() > said + _SEEKING_S:
                 said = time.monotonic()
                 game_pipe().say({"kind": "seeking", "tick": self._next})
@@ -115,39 +122,42 @@ class WatchedEpisode:
                 space = interface.action_spaces[entity]
                 action = row(space, event.actions[entity], 0)
                 fields["action"] = action_text(interface, entity, observation, action)
-                fields["choices"] = [float(number) for array in flatten(space, action) for number in np.ravel(array)]
+                fields["choices"] = numbers_of(space, action)
         self._before = [
             copy.deepcopy(row(space, batch, 0)) if frame.active[0, entity] else None  # the game may reuse its arrays
             for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
         ]
         return found
 
-    def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, advice: bool) -> None:
+    def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv) -> None:
         interface, frame = game.interface, event.frame
         for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True)):
-            names, mask = interface.labels_of(entity).observations, frame.masks[entity]
+            names = interface.labels_of(entity).observations
             fields[entity]["tables"] = tables(space, names, row(space, batch, 0))
-            if advice and self._before[entity] is not None:
-                fields[entity]["advice"] = self._advice(game, entity, None if mask is None else mask[0])
         picture = rendered(self._match.manifest, game)
         game_pipe().say({"kind": "frame", "tick": self._next, "entities": fields}, picture)
 
-    def _advice(self, game: BatchedEnv, entity: int, mask: Any) -> dict[str, Any]:
-        """What its policy thinks of an entity's next choices."""
-        spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
-        if entity not in self._advisors:
-            try:
-                name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
-                self._advisors[entity] = name, Advisor(name, as_adviser(name, policy), *spaces)
-            except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
-                self._advisors[entity] = str(error), None
-        name, advisor = self._advisors[entity]
-        if advisor is None:
-            return {"why": name}
-        observation = self._before[entity]
-        decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
-        shares = advisor.probabilities(observation, mask, decided)
-        return {"name": name, "value": advisor.value(observation), "decisions": decided, "shares": shares}
+    def _advise(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, *, shown: bool) -> None:
+        """Adds what the policies think of the next choices of their entities; those that remember see every tick."""
+        for entity, observation in enumerate(self._before):
+            if observation is None:
+                continue
+            spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
+            if entity not in self._advisors:
+                try:
+                    name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
+                    self._advisors[entity] = name, Advisor(name, as_adviser(name, policy), *spaces)
+                except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
+                    self._advisors[entity] = str(error), None
+            name, advisor = self._advisors[entity]
+            if advisor is None:
+                fields[entity]["advice"] = {"why": name}
+            elif shown or advisor.remembers:
+                mask = event.frame.masks[entity]
+                mask = None if mask is None else mask[0]
+                decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
+                opinion = advisor.opinion(observation, mask, decided)
+                fields[entity]["advice"] = {"name": name, "decisions": decided, "opinion": opinion}
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""

@@ -24,6 +24,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.registry import import_plugins
+from arena.replay.verify import TEXT
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run.evaluate import weights_of
@@ -39,7 +40,7 @@ _AT_ONCE = (signal.SIGINT, signal.SIGTERM)
 class _TerminalOutput(MatchOutput):
     """The output of a run in which a player who leaves is no failure."""
 
-    algorithm, game = "arena.cli.play.human:Human", "arena.cli.play.shown_game:RenderedGame"
+    algorithm, modes = "arena.cli.play.human:Human", (TEXT,)
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""

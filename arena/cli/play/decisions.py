@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.api import Labels, Names
 from arena.game.labels import parts, rows
+from arena.game.spaces import flatten
 from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
 
 _WIDEST = 2_000  # characters of an observation that is shown
@@ -101,6 +102,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Opinion:
+    """What a policy thinks of the decisions of a tick."""
+
+    choices: Sequence[float]  # that it would make
+    shares: Sequence[Sequence[float] | None]  # by decision, the probability of each option; None of a number
+    value: float | None  # the return that it expects; None: it does not tell
+
+
+@dataclass(frozen=True)
 class Turn:
     """What an entity of the player observes at a tick, and what it has to decide."""
 
@@ -108,12 +118,10 @@ class Turn:
     tick: int  # ticks played in this episode
     reward: float  # of the last tick
     earned: float  # the return so far
-    picture: str | None  # the game's own text
     tables: Sequence[Table]  # the observation
     decisions: Sequence[Decision]
-    shares: Sequence[Sequence[float] | None]  # by decision, the probability that the adviser gives to each option
-    value: float | None  # the return that the adviser expects
-    by: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)  # `shares` of the opponents, by name
+    advice: Opinion | None = None
+    by: Mapping[str, Opinion] = field(default_factory=dict)  # those of the opponents, by name
 
 
 def check_playable(action_space: Space[Any]) -> None:
@@ -211,6 +219,11 @@ def joined(action_space: Space[Any], decided: Sequence[Decision], choices: Seque
         return {name: np.array(found, np.int64) for name, found in numbers.items()}
     array = np.array(choices, action_space.dtype).reshape(action_space.shape)
     return array[()] if isinstance(action_space, spaces.Discrete) else array
+
+
+def numbers_of(action_space: Space[Any], action: Any) -> list[float]:
+    """The choices of all decisions that make an action."""
+    return [float(number) for array in flatten(action_space, action) for number in np.ravel(array)]
 
 
 def _of_units(space: UnitSpace, observation: Mapping[str, Any]) -> Iterator[Decision]:

@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,22 @@ from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.cli.play.decisions import Decision, Option, Turn, check_playable, decisions, joined, lines, tables
+from arena.cli.play.decisions import (
+    Decision,
+    Opinion,
+    Turn,
+    check_playable,
+    decisions,
+    joined,
+    lines,
+    numbers_of,
+    tables,
+)
 from arena.cli.play.shown_game import PICTURE
 from arena.errors import ConfigError, PlayerLeft, percent
 from arena.game.api import Labels
 from arena.game.infos import fields_of
-from arena.game.spaces import no_op, stack
+from arena.game.spaces import no_op, row, stack
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
@@ -106,6 +117,9 @@ class Human:
         env, console = self.env, self.console
         for _ in range(self._episodes):
             observations, infos = env.reset()
+            for advisor in chain(self._advisors.values(), *map(dict.values, self._judges.values())):
+                advisor.begin()
+            console.see(0, infos)
             rewards = dict.fromkeys(env.agents, 0.0)
             returns = dict.fromkeys(env.agents, 0.0)
             tick = 0
@@ -121,10 +135,11 @@ class Human:
                         actions[agent] = no_op(self.env.action_space(agent))
                 observations, rewards, terminated, truncated, infos = env.step(actions)
                 tick += 1
+                console.see(tick, infos)
                 for agent, reward in rewards.items():
                     returns[agent] += reward
                     if terminated[agent] or truncated[agent]:
-                        console.end(agent, tick, returns[agent], infos[agent])
+                        console.end(agent, tick, returns[agent])
 
     def _turn(self, agent: str, tick: int, reward: float, earned: float, observation: Any, info: Any) -> Turn:
         """What an entity observes, and its decisions, with an adviser's opinion."""
@@ -136,12 +151,10 @@ class Human:
             tick,
             reward,
             earned,
-            str(info[PICTURE]).rstrip("\n") if PICTURE in info else None,
             tables(spaces[0], labels.observations, observation),
             decided,
-            [None] * len(decided) if advisor is None else advisor.probabilities(observation, mask, decided),
-            None if advisor is None else advisor.value(observation),
-            {name: judge.probabilities(observation, mask, decided) for name, judge in self._judges[agent].items()},
+            None if advisor is None else advisor.opinion(observation, mask, decided),
+            {name: judge.opinion(observation, mask, decided) for name, judge in self._judges[agent].items()},
         )
 
 
@@ -155,6 +168,15 @@ class Console:
         self._source, self._named = source, named
         self._terminal = sys.stdout.isatty()
         self._echo = not os.isatty(source)  # then the answers are seen nowhere else
+        self._infos: Mapping[str, Mapping[str, Any]] = {}
+
+    def see(self, tick: int, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes the infos of a tick, by entity, which may hold pictures."""
+        self._infos = infos
+
+    def _draw(self, entity: str) -> None:
+        if (picture := self._infos[entity].get(PICTURE)) is not None:
+            self.say(picture.rstrip("\n"))
 
     def choices(self, turn: Turn) -> list[float]:
         """Shows a turn; the choice of each decision.
@@ -162,28 +184,33 @@ class Console:
         Raises:
             PlayerLeft: the player ends the game.
         """
-        if turn.picture is not None:
-            self.say(turn.picture)
+        self._draw(turn.entity)
+        advice = turn.advice
         who = f"{turn.entity}: " if self._named else ""
-        worth = "" if turn.value is None else f", value {turn.value:.3g}"
+        worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
         self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
         for line in lines(turn.tables):
             self.say(line)
-        pairs = zip(turn.decisions, turn.shares, strict=True)
-        return [self._answer(turn.tick, decision, shares).choice for decision, shares in pairs]
+        found = []
+        for place, decision in enumerate(turn.decisions):
+            advised = (None, None) if advice is None else (advice.choices[place], advice.shares[place])
+            found.append(self._answer(turn.tick, decision, *advised))
+        return found
 
-    def end(self, entity: str, tick: int, earned: float, info: Mapping[str, Any]) -> None:
-        """Says how an episode of an entity has ended; `info` is its last one."""
-        if PICTURE in info:
-            self.say(str(info[PICTURE]).rstrip("\n"))
+    def end(self, entity: str, tick: int, earned: float) -> None:
+        """Says how an episode of an entity has ended."""
+        self._draw(entity)
         who = f"{entity}: " if self._named else ""
         self.say(f"{who}episode over after {tick} ticks: return {earned:g}", BOLD)
 
-    def _answer(self, tick: int, decision: Decision, shares: Sequence[float] | None) -> Option:
-        """Asks until there is an answer."""
-        best, question = None, decision.question()
+    def _answer(
+        self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None
+    ) -> float:
+        """Asks until there is an answer; `advised`: the choice of the adviser, if there is one."""
+        question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
         if shares is not None:
             best = decision.options[int(np.argmax(shares))]
+            advised = best.choice
             marked = [
                 self.styled(
                     f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
@@ -199,9 +226,10 @@ class Console:
             if answer == "?":
                 self.say(_HELP, DIM)
                 continue
-            chosen = best if answer == "" else decision.answered(answer)
-            if chosen is not None:
-                return chosen
+            if answer == "" and advised is not None:
+                return advised
+            if (chosen := decision.answered(answer)) is not None:
+                return chosen.choice
             self.say(f"{answer!r} is no choice here: {decision.listed()}")
 
     def say(self, text: str, style: str = "") -> None:
@@ -245,17 +273,18 @@ def _read() -> Iterator[None]:
 
 
 class Advisor:
-    """A policy that is asked, and does not play.
+    """A policy that is asked, and does not play. `policy` has its `algorithm`, `options` and `load`.
 
     The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
-    fixed; a policy decides them independently of each other. `policy` has its `algorithm`, `options` and `load`.
+    fixed; a policy decides them independently of each other. Without that its own choice has all of the probability.
+
+    Attributes:
+        remembers: whether it is to be asked at each tick of the entity, as it remembers, or may remember, what it sees.
     """
 
     def __init__(
         self, name: str, policy: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
     ) -> None:
-        if isinstance(action_space, Box):
-            raise ConfigError("advice is about choices, and the actions of this seat are numbers", path="--advice")
         cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
@@ -266,34 +295,62 @@ class Advisor:
         if policy["load"] is not None:
             self._algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
         self._observation_space, self._action_space = observation_space, action_space
+        self._served = self._algorithm.served() if getattr(cls, "served", None) else None
+        self.remembers = self._served is None or self._served.memory_size > 0
+        self._tells = hasattr(cls, "log_prob") and not isinstance(action_space, Box)
+        self.begin()
 
-    def probabilities(
-        self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]
-    ) -> list[list[float]]:
-        """For each decision, the probabilities of its options, which add up to 1."""
-        found = []
+    def begin(self) -> None:
+        """An episode begins."""
+        if self._served is None:
+            self._act = self._algorithm.actor(greedy=True)
+        else:
+            self._memory = np.zeros((1, self._served.memory_size), np.float32)
+
+    def opinion(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Opinion:
+        """What it thinks of the decisions of a tick, of which each has at least one option."""
+        seen, masks = stack(self._observation_space, [observation]), None if mask is None else mask[None]
+        before: dict[str, Any] = {}
+        if self._served is None:
+            acted = self._act(seen, {} if masks is None else {"action_mask": masks})
+        else:
+            before = {"memory": self._memory} if self.remembers else {}
+            acted, self._memory = self._served.act(seen, masks, self._memory, None)
+        choices = numbers_of(self._action_space, row(self._action_space, acted, 0))
+        value = None
+        if hasattr(self._algorithm, "state_value"):
+            values = self._algorithm.state_value(seen, **before)
+            value = None if values is None else float(values[0])
+        shares: list[list[float] | None] = []
+        for place, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
+            if self._tells:
+                try:
+                    shares.append(self._shares(observation, mask, decided, place, before))
+                    continue
+                except ConfigError:  # not of these options, or this seat
+                    self._tells = False
+            shares.append([float(one.choice == chosen) for one in decision.options] if decision.options else None)
+        return Opinion(choices, shares, value)
+
+    def _shares(
+        self, observation: Any, mask: Any, decided: Sequence[Decision], place: int, before: Mapping[str, Any]
+    ) -> list[float]:
+        """The probabilities of the options of a decision, which add up to 1."""
         first = [decision.options[0].choice for decision in decided]
-        for place, decision in enumerate(decided):
-            actions = [
-                joined(self._action_space, decided, [*first[:place], option.choice, *first[place + 1 :]])
-                for option in decision.options
-            ]
-            rows = len(actions)
-            log_probs = self._algorithm.log_prob(
-                stack(self._observation_space, [observation] * rows),
-                stack(self._action_space, actions),
-                None if mask is None else np.repeat(mask[None], rows, axis=0),
-            )
-            weights = np.exp(log_probs - log_probs.max())
-            found.append((weights / weights.sum()).tolist())
+        actions = [
+            joined(self._action_space, decided, [*first[:place], option.choice, *first[place + 1 :]])
+            for option in decided[place].options
+        ]
+        rows = len(actions)
+        log_probs = self._algorithm.log_prob(
+            stack(self._observation_space, [observation] * rows),
+            stack(self._action_space, actions),
+            None if mask is None else np.repeat(mask[None], rows, axis=0),
+            **{name: np.repeat(memory, rows, axis=0) for name, memory in before.items()},
+        )
+        weights = np.exp(log_probs - log_probs.max())
+        found: list[float] = (weights / weights.sum()).tolist()
         return found
-
-    def value(self, observation: Any) -> float | None:
-        """The discounted return that the policy expects; None if its algorithm does not tell."""
-        if not hasattr(self._algorithm, "state_value"):
-            return None
-        values = self._algorithm.state_value(stack(self._observation_space, [observation]))
-        return None if values is None else float(values[0])
 
 
 def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
@@ -301,8 +358,6 @@ def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgor
     found = registry.configured_algorithm(
         policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
-    if not hasattr(found.cls, "log_prob"):
-        raise ConfigError(f"{name!r} tells no probabilities: {policy['algorithm']} has no log_prob()", path="--advice")
-    if found.options.get("recurrent"):
-        raise ConfigError(f"{name!r} has a memory, and has seen nothing of this game", path="--advice")
+    if (spec := spec_of(found.cls)).checks_team or "vector" not in spec.faces:
+        raise ConfigError(f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice")
     return found

@@ -72,13 +72,13 @@ class MatchOutput(Output, ABC):
 
     Attributes:
         algorithm: in the seats of people, made as `arena.cli.play.human.Human`.
-        game: around the game, as `arena.cli.play.shown_game.RenderedGame`.
+        modes: the render modes of pictures that it shows, the best one first.
         on_pages: then the records of a match with a run's policies are kept although it is not rated, and opponents are
             asked about the moves of people.
     """
 
     algorithm: str
-    game: str
+    modes: Sequence[str]
     on_pages = False
 
     @abstractmethod
@@ -186,7 +186,8 @@ def human_match(
     env = config.envs[entry.env]
     wrappers = [[name, argument] for name, argument in env.wrapped_in]
     kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
-    shown = msgspec.structs.replace(env, make=output.game, kwargs=kwargs, wrappers=())
+    kwargs["modes"] = [*output.modes]
+    shown = msgspec.structs.replace(env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=())
     options = {"seats": {}, "labels": {}, **options}
     if advice is not None:
         options["advice"] = as_adviser(advice, version_of(config, folder, advice, path="--advice"))

@@ -1,4 +1,4 @@
-"""A game whose infos hold its own text picture, for a player in another role."""
+"""A game whose infos hold its own picture, for a player in another role."""
 
 from __future__ import annotations
 
@@ -10,37 +10,42 @@ from numpy.typing import NDArray
 
 from arena import registry
 from arena.game.api import BatchedEnv, Frame, Step
-from arena.replay.verify import TEXT, rendering_of, without_screen
+from arena.replay.verify import PICTURES, rendering_of, without_screen
 
-PICTURE = "text picture of arena play"
-"""The key in the infos, which no game has; absent where the game renders no text."""
+PICTURE = "picture of arena play"
+"""The key in the infos, which no game has: uint8 [height, width, 3], or text; absent where the game draws neither."""
 
 
 class RenderedGame:
-    """Another game, with a text picture of lane 0 in the infos of all its entities.
+    """Another game, with a picture of lane 0, or its text, in the infos of all its entities.
 
-    Attributes:
-        modes: the render modes that are looked for, the best one first.
-        has_sides: whether entities see different pictures.
+    `modes` are the render modes that are looked for, the best one first. A game with `seen_by`, the index of an entity,
+    is drawn from the side of each.
     """
 
     batched = True
-    modes: Sequence[str] = (TEXT,)
 
     def __init__(
-        self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
+        self,
+        *,
+        lanes: int,
+        make: str,
+        kwargs: Mapping[str, Any],
+        modes: Sequence[str],
+        wrappers: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        around = [(name, argument) for name, argument in wrappers]
         without_screen()
         known = rendering_of(make, kwargs).modes
-        kwargs = {**kwargs, **next(({"render_mode": mode} for mode in self.modes if mode in known), {})}
-        self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, around)
+        mode = next((mode for mode in modes if mode in known), None)
+        kwargs = kwargs if mode is None else {**kwargs, "render_mode": mode}
+        self._game: BatchedEnv = registry.adapt_environment(make, kwargs, lanes, [*map(tuple, wrappers)])
         self.lanes, self.interface = self._game.lanes, self._game.interface
-        self._draws_text = True  # until it has drawn something else
+        self._kinds = (str, np.ndarray) if PICTURES in modes else str
+        self._draws = True  # until it has drawn something else
+        self._picture: NDArray[np.uint8] | str | None = None  # as the first entity sees it
         self._drawer: Any = self._game  # within its wrappers
         while hasattr(self._drawer, "game"):
             self._drawer = self._drawer.game
-        self.has_sides = hasattr(self._drawer, "seen_by")
 
     def reset(
         self,
@@ -57,27 +62,26 @@ class RenderedGame:
         return step._replace(frame=self._shown(step.frame))
 
     def _shown(self, frame: Frame) -> Frame:
-        pictures = self.seen() if self._draws_text else [None]
-        self._draws_text = isinstance(pictures[0], str)
-        if not self._draws_text:
+        if not self._draws:
             return frame
-        infos = frame.infos or [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
-        shown = [{**info, PICTURE: picture} for info, picture in zip(infos[0], pictures, strict=True)]
-        return frame._replace(infos=[shown, *infos[1:]])
-
-    def seen(self) -> list[NDArray[np.uint8] | str | None]:
-        """What each entity sees; a game with `seen_by`, the index of an entity, is drawn from the side of each."""
-        entities, found = range(len(self.interface.entities)), []
-        if not self.has_sides:
-            return [self._game.render()] * len(entities)
-        for self._drawer.seen_by in entities:
-            found.append(self._game.render())
-        self._drawer.seen_by = 0
-        return found
+        entities = range(len(self.interface.entities))
+        has_sides = hasattr(self._drawer, "seen_by")
+        infos = frame.infos or [[{} for _ in entities] for _ in range(self.lanes)]
+        picture, shown = None, []
+        for entity in entities:
+            if has_sides:
+                self._drawer.seen_by = entity
+            if has_sides or not entity:
+                picture = self._game.render()
+            shown.append({**infos[0][entity], PICTURE: picture})
+        if has_sides:
+            self._drawer.seen_by = 0
+        self._draws, self._picture = isinstance(picture, self._kinds), shown[0][PICTURE]
+        return frame._replace(infos=[shown, *infos[1:]]) if self._draws else frame
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """The game's own picture, or text."""
-        return self._game.render()
+        return self._picture if self._draws else self._game.render()
 
     def close(self) -> None:
         """Closes the game."""
