@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -61,10 +61,10 @@ class Page(ABC):
             OSError: a file has vanished.
         """
 
-    def sections(self, template: str, *, hidden: Collection[str] = (), **content: Any) -> dict[str, str]:
+    def sections(self, template: str, **content: Any) -> dict[str, str]:
         """The sections of a page of the report, by their ids."""
         found = dict(_SECTION.findall(self.board.html(template, shell="sections.html", **content)))
-        return {name: html for name, html in found.items() if name in self.contents and name not in hidden}
+        return {name: html for name, html in found.items() if name in self.contents}
 
 
 def routes(tab: Tab, make: type[Page]) -> list[BaseRoute]:

@@ -26,6 +26,7 @@ _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
 _CLOCK_POINTS = 200
 _NOT_RATED = 0.99  # of the first page of a short run: it comes before the ratings
+_RATING = '<header><h2>Standings</h2></header><p class="none">The players are being rated.</p>'
 _OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
@@ -51,7 +52,7 @@ class RunPage(Page):
     def _state(self, files: RunFiles) -> State:
         self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
-        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources]
+        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources], files.kept
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
         rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
         if self.share < 1 and began < self._page_at:
@@ -66,9 +67,12 @@ class RunPage(Page):
         data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
         content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
         values = template_values(files, data, colors) | {"contents": RunPage.contents}
+        values["beside"] = f"{self.board.path(self.folder)}/evaluations/"
         values["run"] = "" if self.is_whole else f"/run/{self.board.path(self.folder)}"
-        hidden = _OF_RATINGS if self._rated is None else ()  # nothing is rated before all is read
-        sections = self.sections("report.html", hidden=hidden, **content, **values)
+        sections = self.sections("report.html", **content, **values)
+        if self._rated is None:  # nothing is rated before all is read
+            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+            sections["standings"] = _RATING
         self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
         return {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": self.share}
 

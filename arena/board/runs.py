@@ -50,6 +50,7 @@ class _Row(msgspec.Struct):
     best: str = ""  # the best policy, or trial
     value: float | None = None
     measure: str = ""  # what `value` is
+    policies: list[str] = []
     began: float | None = None  # seconds since 1970
 
 
@@ -125,6 +126,7 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
             row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
         ratings = next((one.ratings for one in reversed(results) if one.ratings), {})
         row.measure = "Elo" if ratings else "return"
+        row.policies = [*{**last.policy_reward_mean, **ratings}]
         for name, value in (ratings or last.policy_reward_mean).items():
             if value is not None and (row.value is None or value > row.value):
                 row.best, row.value = name, value

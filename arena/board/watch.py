@@ -32,7 +32,6 @@ from arena.report.recorded import recorded, records
 _PROGRAM = "arena.cli.board_games.watched"
 _PART = 2_000_000  # bytes of episodes that are read at once
 _ROWS = 50  # of a page of the table
-_MOST_GAMES = 20  # of people, of which the page has links
 _OUTCOMES = {"win": "win", "draw": "draw", "loss": "loss", "none": None}
 
 tab = Tab("Watch", "/watch/", is_run)
@@ -54,12 +53,10 @@ def _filters(query: Mapping[str, str]) -> dict[str, Any]:
 
 def _page(request: Request) -> Response:
     folder, board = folder_of(request), board_of(request)
-    people = sorted(path.parent.name for path in folder.glob("evaluations/human-*/replays"))[-_MOST_GAMES:]
     return board.page(
         "watch.html",
         folder=folder,
         home=folder,
-        people=people[::-1],
         trusted=trusted(folder),
         back=address_of(request),
         config=None,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
 from arena.preflight.external import refuse_external
 from arena.records import checkpoint
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, numbered
 from arena.records.formats import Round
 from arena.run.opponents import labeled_versions, policy_versions
 
@@ -73,8 +72,7 @@ def read_sources(targets: Sequence[str], overrides: Sequence[str] = ()) -> list[
     for place, source in enumerate(found):
         label = source.label
         if label in taken:
-            numbered = (f"{label}-{number}" for number in count(2))
-            label = next(name for name in numbered if name not in labels | taken)
+            label = next(name for name in numbered(label) if name not in labels | taken)
         taken.add(label)
         found[place] = source._replace(label=label)
     return found
@@ -168,8 +166,7 @@ def _members(sources: Sequence[Source]) -> dict[str, _Member]:
     members: dict[str, _Member] = {}
     for policy, owners in alike.items():
         for source in owners:
-            labels = chain([source.label], (f"{source.label}-{again}" for again in count(2)))
-            names = [policy] if len(owners) == 1 else (f"{label}.{policy}" for label in labels)
+            names = [policy] if len(owners) == 1 else (f"{label}.{policy}" for label in numbered(source.label))
             name = next(name for name in names if len(owners) == 1 or name not in {*alike, *members})
             members[name] = _Member(name, source, policy)
     return members

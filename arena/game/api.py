@@ -53,11 +53,12 @@ Names: TypeAlias = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of an entity's actions and observations."""
+    """The names of an entity's actions, observations and piece."""
 
     actions: Names = ()
     observations: Names = ()
     keys: Mapping[str, int] = field(default_factory=dict)  # the number of the choice, by key
+    piece: str = ""  # in the picture, as "X"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
         "actions": ["stay", "right", "left"],      Discrete: a name for each choice
         "observations": ["x", "y"],                Box, MultiBinary: a name for each number, in the order of `ravel()`
         "keys": {"d": "right", "left": "left"},    of a keyboard, for the choices of Discrete actions
+    "pieces": ["X", "O"],                      of the entities, in their order: what is theirs in the picture
     }
 
 Of MultiDiscrete a list has a name for each part; `{"move": ["left", "right"], "jump": None}` has those of its choices
@@ -29,7 +30,7 @@ from arena.errors import ConfigError
 from arena.game.api import Labels, Names, Part
 from arena.game.spaces import flatten, leaves_of
 
-WORDS = ACTIONS, OBSERVATIONS, KEYS = "actions", "observations", "keys"
+WORDS = ACTIONS, OBSERVATIONS, KEYS, PIECES = "actions", "observations", "keys", "pieces"
 """The keys of the metadata."""
 NAMED_KEYS = ("left", "right", "up", "down", "space", "enter")
 """Keys of a keyboard that are no single character."""
@@ -56,10 +57,13 @@ def declared_labels(
         return declared.get(entity) if by_entity and declared is not None else declared
 
     found = []
-    for entity, observed, acted in zip(entities, observation_spaces, action_spaces, strict=True):
+    declared = metadata.get(PIECES)
+    where = f"metadata[{PIECES!r}]"
+    pieces = [""] * len(entities) if declared is None else _texts(declared, len(entities), where, "as many entities")
+    for entity, observed, acted, piece in zip(entities, observation_spaces, action_spaces, pieces, strict=True):
         actions = _named(acted, of_entity(ACTIONS, entity), "action", f"metadata['{ACTIONS}']")
         observations = _named(observed, of_entity(OBSERVATIONS, entity), "observation", f"metadata['{OBSERVATIONS}']")
-        found.append(Labels(actions, observations, _keys(acted, actions, of_entity(KEYS, entity))))
+        found.append(Labels(actions, observations, _keys(acted, actions, of_entity(KEYS, entity)), piece))
     return tuple(found)
 
 
@@ -119,7 +123,7 @@ def _keys(space: Space[Any], actions: Names, declared: Any) -> dict[str, int]:
     return {key: int(number) for key, number in numbers.items()}
 
 
-def _texts(declared: Any, count: int, where: str, space: Space[Any]) -> tuple[str, ...]:
+def _texts(declared: Any, count: int, where: str, space: object) -> tuple[str, ...]:
     """The names in a list of this many."""
     if not isinstance(declared, (list, tuple)) or len(declared) != count:
         got = len(declared) if isinstance(declared, (list, tuple)) else f"{declared!r:.80}"

@@ -283,6 +283,6 @@ def repetition_text(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]
     who = f"between {' and '.join(alike[0])}" if len(alike[0]) > 1 else f"of {alike[0][0]} alone"
     more = f", and {pluralize(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
     return [
-        f"all games {who}{more} were alike, in each order of seats: where nothing is left to chance, more games say no "
-        f"more than the first, and the intervals are too narrow; {remedy} plays with chance"
+        f"all games {who}{more} had the same length and returns, in each order of seats: if they also began alike, "
+        f"more of them say no more than the first, and the intervals are too narrow; {remedy} plays with chance"
     ]

@@ -32,8 +32,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,7 +109,7 @@ class RunFolder:
                 pattern = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)")
                 matches = () if named else (pattern.fullmatch(entry.name) for entry in path.parent.glob("*"))
                 numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
-                candidates = [*(_numbered(path, number) for number in numbers if number > 1), path]
+                candidates = [*(path.with_name(f"{path.name}-{number}") for number in numbers if number > 1), path]
                 found = next((one for one in candidates if cls(one).config.is_file()), None)
                 if found is None:
                     raise not_a_run(path, " with --run-dir, or leave --resume out")
@@ -298,8 +299,7 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
 def _claimed(path: Path, *, named: bool) -> Path:
     """A folder for this run: a new one, or the named one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    candidate, number = path, 1
-    while True:
+    for candidate in map(path.with_name, numbered(path.name)):
         try:
             candidate.mkdir(mode=0o700)  # of two runs that start at the same instant only one makes it
             return candidate
@@ -310,8 +310,7 @@ def _claimed(path: Path, *, named: bool) -> Path:
                 found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
                 remedy = "continue a run with --resume, or name another folder"
                 raise ConfigError(f"{found}; {remedy}", source=str(path)) from error
-        number += 1
-        candidate = _numbered(path, number)
+    raise AssertionError("names do not end")
 
 
 def _is_unbegun(path: Path) -> bool:
@@ -321,5 +320,6 @@ def _is_unbegun(path: Path) -> bool:
     return known and all(_FIRST_BOUNDARY.fullmatch(entry.name) for entry in boundaries)
 
 
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}-{number}")
+def numbered(name: str) -> Iterator[str]:
+    """The name, then `<name>-2`, `<name>-3`, ...: where names are taken, the first free one is used."""
+    return chain([name], (f"{name}-{number}" for number in count(2)))

@@ -66,12 +66,21 @@ def events_of(
     position = recording.lanes.index(episode.lane)
     with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
         for event in playback.events(since=since):
+            if hasattr(drawer := drawer_of(playback.game), "policies"):
+                drawer.policies = [entity.policy for entity in match.manifest.entities]
             if not event.same[0]:
                 raise ReplayDiffers(_difference(match, episode.lane, event, 0))
             if event.place >= episode.place:
                 yield event, playback.game
             if event.tick == episode.end and event.step is not None:
                 return
+
+
+def drawer_of(game: BatchedEnv) -> Any:
+    """The game within its wrappers, which draws the pictures."""
+    while hasattr(game, "game"):
+        game = game.game
+    return game
 
 
 def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: int = 0) -> Iterator[Picture]:

@@ -63,20 +63,14 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
             means = (value for one in learned.values() for value in (*one.low, *one.high))
             found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
     found |= _evaluations(data.evaluations, colors)
-    if (rewards := data.rewards) is not None:
-        of_episodes = {"": rewards.episodes}
-        for name, by_name in (("episodes", of_episodes), ("policies", rewards.policies)):
-            mode = "lines+markers" if len(rewards.ticks) < 60 else "lines"
+    for kind, values in (("results", data.results), ("logged", data.logged)):
+        for number, by_policy in enumerate(values.values()):
             traces = [
-                line(policy or None, rewards.ticks, values, colors[policy] if policy else _PLAIN, mode=mode)
-                for policy, values in by_name.items()
+                line(policy or None, one.ticks, one.values, colors[policy] if policy else _PLAIN)
+                for policy, one in by_policy.items()
             ]
-            scale = _scale(value for values in by_name.values() for value in values)
-            found[f"rewards-{name}"] = _figure(traces, yaxis=scale)
-    for number, by_policy in enumerate(data.logged.values()):
-        traces = [line(policy, one.ticks, one.values, colors[policy]) for policy, one in by_policy.items()]
-        scale = _scale(value for one in by_policy.values() for value in one.values)
-        found[f"logged-{number}"] = _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
+            scale = _scale(value for one in by_policy.values() for value in one.values)
+            found[f"{kind}-{number}"] = _figure(traces, x="", yaxis={"nticks": 5, **scale}, xaxis={"nticks": 5})
     for number, row in enumerate(data.lengths):
         width = row.edges[1] - row.edges[0]
         last = [edge - 1 for edge in row.edges[1:]]

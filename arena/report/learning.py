@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records.formats import EvaluationLine
 from arena.report.episodes import Curve, EpisodeTable, UpdateRows, curve, edges_for
-from arena.report.read_run import RunFiles
+from arena.report.read_run import RewardLine, RunFiles
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
 _MOST_BARS = 40  # of lengths
@@ -23,19 +24,11 @@ class Learning(msgspec.Struct, frozen=True):
     won: dict[str, Curve]
 
 
-class LoggedValue(msgspec.Struct, frozen=True):
-    """A logged value of one policy: means of neighboring updates where there are more than fit the page."""
+class Series(msgspec.Struct, frozen=True):
+    """A value over ticks, of one policy or of all together; None where there was none."""
 
     ticks: list[float]
-    values: list[float]
-
-
-class Rewards(msgspec.Struct, frozen=True):
-    """The rewards of the results: of whole episodes, and of each policy; None where there was no episode."""
-
-    ticks: list[int]
-    episodes: list[float | None]
-    policies: dict[str, list[float | None]]
+    values: list[float | None]
 
 
 class Evaluation(EvaluationLine, frozen=True, kw_only=True):
@@ -88,16 +81,22 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
     return Learning(returns, won)
 
 
-def rewards(files: RunFiles) -> Rewards | None:
-    """The rewards of the results; None without a result."""
+def results(files: RunFiles) -> dict[str, dict[str, Series]]:
+    """The rewards of the results, and means of what games and callbacks measure; by policy, or "" of all together."""
     if not files.results:
-        return None
-    names = [name for name in files.config.policies if name in files.results[-1].policy_reward_mean]
-    return Rewards(
-        [line.ticks for line in files.results],
-        [line.episode_reward_mean for line in files.results],
-        {name: [line.policy_reward_mean.get(name) for line in files.results] for name in names},
-    )
+        return {}
+    ticks, last = [float(line.ticks) for line in files.results], files.results[-1]
+
+    def series(number: Callable[[RewardLine], float | None]) -> Series:
+        return Series(ticks, [number(line) for line in files.results])
+
+    names = [name for name in files.config.policies if name in last.policy_reward_mean]
+    measured = [name for name in last.custom_metrics if name.endswith("_mean")]
+    return {
+        "episode_reward_mean": {"": series(lambda line: line.episode_reward_mean)},
+        "policy_reward_mean": {name: series(lambda line, of=name: line.policy_reward_mean.get(of)) for name in names},
+        **{name: {"": series(lambda line, of=name: line.custom_metrics.get(of))} for name in measured},
+    }
 
 
 def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
@@ -133,15 +132,18 @@ def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
     return rows
 
 
-def logged_values(updates: UpdateRows) -> dict[str, dict[str, LoggedValue]]:
-    """Logged values by name, then by policy; in the order in which they were first logged."""
-    found: dict[str, dict[str, LoggedValue]] = {}
+def logged_values(updates: UpdateRows) -> dict[str, dict[str, Series]]:
+    """Logged values by name, then by policy; in the order in which they were first logged.
+
+    They are means of neighboring updates where there are more than fit the page.
+    """
+    found: dict[str, dict[str, Series]] = {}
     for name, by_policy in updates.values.items():
         for policy, points in by_policy.items():
             firsts = np.arange(0, len(points), stride(len(points), MOST_POINTS))
             counts = np.diff(firsts, append=len(points))
             ends, means = points[firsts + counts - 1, 0], np.add.reduceat(points[:, 1], firsts) / counts
-            found.setdefault(name, {})[policy] = LoggedValue(ends.tolist(), means.tolist())
+            found.setdefault(name, {})[policy] = Series(ends.tolist(), means.tolist())
     return found
 
 

@@ -42,6 +42,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
+from arena.report.recorded import KeptGames, kept_games
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
@@ -87,6 +88,7 @@ class RewardLine(msgspec.Struct, frozen=True):
     episode_reward_mean: float | None
     policy_reward_mean: dict[str, float | None]
     time_total_s: float | None = None  # of running, up to this result
+    custom_metrics: dict[str, float | None] = {}
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class RunFiles:
     boundary: int | None  # the newest tick from which the run can go on; None without one
     sources: Sequence[Source]  # in the order of the reading
     journals: JournalView  # as they were when the reading began
+    kept: Sequence[KeptGames]  # beside the run
     replays: set[tuple[int, int]]  # round and match of those that are known to have replays; `recorded` adds to it
 
     @property
@@ -155,6 +158,7 @@ class RunReader:
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self._replays: set[tuple[int, int]] = set()
+        self._kept: dict[Path, tuple[int, KeptGames]] = {}
         self.share = 0.0
 
     @property
@@ -223,6 +227,7 @@ class RunReader:
             boundary=boundary,
             sources=[*sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
             journals=journals,
+            kept=kept_games(folder, self._kept),
             replays=self._replays,
         )
         _check(found, last)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from arena.records.figures import results_of
 from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import OUTCOMES, EpisodeTable, Ints
-from arena.report.numbers import NOTHING, decimal
+from arena.report.numbers import NOTHING, decimal, percent
 
+_MOST_KEPT = 50  # folders of games beside a run that are shown
 _RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 
 
@@ -63,6 +68,39 @@ def records(folder: RunFolder, table: EpisodeTable, rows: Iterable[int]) -> Iter
     for row in rows:
         journal = JournalReader(folder.episodes, start=int(ends[row] - table.size[row]), stop=int(ends[row]))
         yield from journal.lines(EpisodeRecord)
+
+
+class KeptGames(msgspec.Struct, frozen=True):
+    """Games beside a run, in a folder of its `evaluations`: of `arena evaluate`, or of people."""
+
+    name: str  # of the folder
+    episodes: int
+    result: str  # of the game, or by policy the share of games won, or the mean return
+    recorded: bool  # whether there are replays
+
+
+def kept_games(folder: RunFolder, known: dict[Path, tuple[int, KeptGames]]) -> list[KeptGames]:
+    """The newest of them, the newest first; `known` are those that were read before, with the sizes of their files.
+
+    Those of the run's own evaluations, which `evaluations.jsonl` has, are left out.
+    """
+    places = (folder.path / "evaluations").glob("*/episodes.jsonl")
+    journals = {path: path.stat() for path in places if not path.parent.name.startswith("tick-")}
+    found = sorted(journals, key=lambda path: -journals[path].st_mtime)[:_MOST_KEPT]
+    for path in found:
+        if path not in known or known[path][0] != journals[path].st_size:
+            known[path] = journals[path].st_size, _kept(path)
+    return [known[path][1] for path in found]
+
+
+def _kept(path: Path) -> KeptGames:
+    lines = [*JournalReader(path).lines(EpisodeRecord)]
+    results = [
+        f"{name} won {percent(fmean(one.won))}" if one.games else f"{name} {decimal(fmean(one.returns))}"
+        for name, one in results_of(lines).items()
+    ]
+    text = result_text(lines[0]) if len(lines) == 1 else ", ".join(results)
+    return KeptGames(path.parent.name, len(lines), text, (path.parent / "replays").is_dir())
 
 
 def result_text(record: EpisodeRecord) -> str:

@@ -19,17 +19,16 @@ from arena.report.learning import (
     Evaluation,
     Learning,
     Lengths,
-    LoggedValue,
-    Rewards,
+    Series,
     evaluations,
     learning_curves,
     lengths,
     logged_values,
-    rewards,
 )
+from arena.report.learning import results as of_results
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
-from arena.report.recorded import recorded, records, result_text
+from arena.report.recorded import KeptGames, recorded, records, result_text
 from arena.report.replays import Place, Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
@@ -50,10 +49,11 @@ class PageData(msgspec.Struct, frozen=True):
     standings: Standings | None
     without_winner: list[str]
     learning: Learning
-    rewards: Rewards | None
-    logged: dict[str, dict[str, LoggedValue]]
+    results: dict[str, dict[str, Series]]
+    logged: dict[str, dict[str, Series]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
+    kept: list[KeptGames]
     exploitability: list[RoundExploitability]
     lineage: Lineage
     champions: list[Champion]
@@ -123,10 +123,11 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
         standings=found.standings,
         without_winner=[*found.without_winner],
         learning=learning_curves(files, last=summary.ticks),
-        rewards=rewards(files),
+        results=of_results(files),
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),
+        kept=[*files.kept],
         exploitability=[] if files.exploitability is None else [*files.exploitability.rounds],
         lineage=lineage(files.rounds),
         champions=[*found.champions],

@@ -5,7 +5,6 @@ All lanes play the same number of episodes, so that short episodes are not overr
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.evaluations import line_of
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, numbered
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
@@ -163,11 +162,7 @@ def play(
 
     `watched`: whether a game that hangs ends the process, which a user's program must not.
     """
-    numbered = (
-        match.folder if number == 1 else match.folder.with_name(f"{match.folder.name}-{number}")
-        for number in itertools.count(1)
-    )
-    records = next(candidate for candidate in numbered if not candidate.exists())
+    records = next(one for one in map(match.folder.with_name, numbered(match.folder.name)) if not one.exists())
     refuse_external(match.config)
     made = [path for path in records.parents if not path.exists()]
     run = prepare(match.config, ranks=1, run_dir=str(records))

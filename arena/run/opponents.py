@@ -12,7 +12,7 @@ from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
 from arena.records import boundary, checkpoint
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, numbered
 
 _OPPONENT = "opponent"
 _MOST_DIGITS = 18  # of a tick
@@ -20,8 +20,7 @@ _MOST_DIGITS = 18  # of a tick
 
 def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | None:
     """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
-    names = (_OPPONENT, *(f"{_OPPONENT}-{number}" for number in range(2, len(config.policies) + 2)))
-    name = next(name for name in names if name not in config.policies)
+    name = next(name for name in numbered(_OPPONENT) if name not in config.policies)
     matches: list[MatchConfig] = []
     for _, entry in config.entries():
         if 0 < entry.names.count(policy) < len(entry.seats):

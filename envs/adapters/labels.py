@@ -15,7 +15,7 @@ from gymnasium.spaces import Discrete
 
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
-from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, declared_labels
+from arena.game.labels import ACTIONS, KEYS, OBSERVATIONS, PIECES, declared_labels
 
 _KNOWN: Mapping[str, list[str]] = {
     "gymnasium.envs.classic_control.cartpole": ["left", "right"],
@@ -26,6 +26,10 @@ _KNOWN: Mapping[str, list[str]] = {
     "pettingzoo.classic.connect_four.connect_four": [f"column {number}" for number in range(7)],
 }
 """The actions of games that declare none, by the module of their class; an option of theirs may change the space."""
+_PIECES: Mapping[str, list[str]] = {
+    "pettingzoo.classic.tictactoe.tictactoe": ["X", "O"],
+    "pettingzoo.classic.connect_four.connect_four": ["red", "black"],
+}
 
 _CODES = {
     13: "enter", 32: "space", 273: "up", 274: "down", 275: "right", 276: "left",
@@ -50,6 +54,7 @@ def labeled(game: BatchedEnv, made: Any, spaces: tuple[Any, Any] | None, *, refu
         fit = all(isinstance(space, Discrete) and space.n == len(names) for space in acted)
         declared[ACTIONS] = names if fit else None
     declared.setdefault(KEYS, _keys(inner, acted))
+    declared.setdefault(PIECES, _PIECES.get(type(inner).__module__))
     if spaces is not None and spaces[0] != observed:
         declared[OBSERVATIONS] = None
     if spaces is not None and spaces[1] != acted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,13 @@ class Lanes(ABC):
         render_mode: what `render` gives: `rgb_array` or `ansi`.
         ticks: int64 [L] played in this episode.
         playing: bool [L] lanes whose episode goes on.
+        policies: of the entities, in their order; who shows the game sets them, and then pictures name them.
     """
 
     batched = True
     metadata: Mapping[str, Any] = {"render_modes": RENDER_MODES}
     interface: Interface
+    policies: Sequence[str] = ()
 
     def __init__(self, lanes: int, max_steps: int, render_mode: str) -> None:
         self.render_mode = options.choice("render_mode", render_mode, RENDER_MODES)
@@ -67,7 +69,12 @@ class Lanes(ABC):
 
     def render(self) -> NDArray[np.uint8] | str:
         """Lane 0 as a picture `[height, width, 3]`, or as text."""
-        return self.board().render(self.render_mode)
+        board, entities = self.board(), self.interface.entities
+        who = {
+            name: [one for one, of in zip(entities, self.policies, strict=True) if of == name] for name in self.policies
+        }
+        lines = [f"{name}: {', '.join(mine)}" for name, mine in who.items()]
+        return board._replace(lines=[*board.lines, *lines]).render(self.render_mode)
 
     @abstractmethod
     def board(self) -> Board: ...

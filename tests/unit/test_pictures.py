@@ -140,16 +140,16 @@ def test_numbers_of_soldiers_are_the_indices_that_their_player_knows() -> None:
 
 
 def test_each_player_is_shown_the_board_from_its_side() -> None:
-    game = RenderedGame(lanes=1, make="skirmish", kwargs={}, wrappers=[("time_limit", 5)])
+    game = RenderedGame(lanes=1, make="skirmish", kwargs={}, modes=["ansi"], wrappers=[("time_limit", 5)])
     (infos,) = game.reset(ONE, [3]).infos or []
     blue, red = (info[PICTURE].splitlines() for info in infos)
     assert blue != red and [line.split()[::-1] for line in blue[::-1]] == [
         [text if text == "." else f"{text[0]}{(int(text[1]) + 5) % 10}" for text in line.split()] for line in red
     ]
     assert str(game.render()).splitlines() == blue
-    alike = RenderedGame(lanes=1, make="touchdown", kwargs={})
+    alike = RenderedGame(lanes=1, make="touchdown", kwargs={}, modes=["ansi"])
     (infos,) = alike.reset(ONE, [3]).infos or []
-    assert infos[0][PICTURE] == infos[1][PICTURE] and not alike.has_sides
+    assert infos[0][PICTURE] == infos[1][PICTURE]
 
 
 def test_payoffs_have_names_and_brackets_around_the_last_choice() -> None:

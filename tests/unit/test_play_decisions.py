@@ -195,25 +195,25 @@ def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str,
     assert opinion.value == (0.0 if algorithm == "ppo" else None)  # as a transformer's first are
 
 
-SEEN, LOOKS = spaces.Box(-1, 1, (3,), np.float32), np.random.default_rng(2).uniform(-1, 1, (4, 3)).astype(np.float32)
+BOX, LOOKS = spaces.Box(-1, 1, (3,), np.float32), np.random.default_rng(2).uniform(-1, 1, (4, 3)).astype(np.float32)
 
 
 def opinions(advisor: Advisor, action_space: Any) -> list[Opinion]:
     """What it thinks on the ticks of an episode."""
     advisor.begin()
-    return [advisor.opinion(seen, None, decisions(SEEN, action_space, seen, None)) for seen in LOOKS]
+    return [advisor.opinion(seen, None, decisions(BOX, action_space, seen, None)) for seen in LOOKS]
 
 
 @pytest.mark.slow
 def test_advice_of_a_memory_is_that_of_its_whole_episode() -> None:
     space = spaces.Discrete(3)
-    advisor = Advisor("blue", given("ppo", recurrent="lstm"), SEEN, space)
+    advisor = Advisor("blue", given("ppo", recurrent="lstm"), BOX, space)
     found = opinions(advisor, space)
     for choice in range(3):
         whole = np.exp(advisor._algorithm.log_prob(LOOKS, np.full(4, choice), None))
         assert [one.shares[0][choice] for one in found if one.shares[0]] == pytest.approx(whole, rel=1e-5)
     assert opinions(advisor, space) == found, "a new episode begins without a memory"
-    alone = advisor.opinion(LOOKS[3], None, decisions(SEEN, space, LOOKS[3], None))
+    alone = advisor.opinion(LOOKS[3], None, decisions(BOX, space, LOOKS[3], None))
     assert alone != found[3]
 
 
@@ -221,7 +221,7 @@ def test_advice_of_a_memory_is_that_of_its_whole_episode() -> None:
 @pytest.mark.slow
 def test_policies_without_probabilities_and_numbers_advise_their_own_choice(algorithm: str) -> None:
     space = spaces.Discrete(3) if algorithm == "dqn" else spaces.Box(-1, 1, (2,), np.float32)
-    advisor = Advisor("blue", given(algorithm), SEEN, space)
+    advisor = Advisor("blue", given(algorithm), BOX, space)
     act = advisor._algorithm.actor(greedy=True)
     for seen, found in zip(LOOKS, opinions(advisor, space), strict=True):
         acted = act(seen[None], {})[0]

@@ -154,6 +154,12 @@ def test_numbers_of_a_box_are_asked(played: Play) -> None:
     assert shown[1].startswith("observation=[") and shown[-1] == "ended by the player at tick 2"
 
 
+def test_advice_on_a_number_is_taken_by_an_empty_line(played: Play) -> None:
+    status, shown = played(PENDULUM, "\nq\n", "--advice", "blue")
+    assert status == 0 and shown[-1] == "ended by the player at tick 1"
+    assert re.fullmatch(r"action: a number from -2 to 2, -?[\d.e-]+\*", shown[shown.index("> ") - 1])
+
+
 def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Play) -> None:
     status, shown = played(RPS, "\n\n", "--match", "1", "--advice", "green")
     assert status == 0
@@ -254,9 +260,7 @@ def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
         (RPS, ["--seat", "2"], "--seat: got 2, but match 0 has 2 seats"),
         (RPS, ["--match", "2"], "--match: got 2, but there are 2 matches"),
         (RPS, ["--advice", "gren"], "--advice: no policy 'gren'; did you mean 'green'?"),
-        (RPS, ["--advice", "red"], "--advice: 'red' tells no probabilities: scripted has no log_prob()"),
         (RPS, ["--checkpoints", "last"], "--checkpoints: a configuration has no checkpoints"),
-        (PENDULUM, ["--advice", "blue"], "--advice: advice is about choices, and the actions of this seat are numbers"),
         (RPS, ["--against", "blu"], "--against: 'blu' is no policy and no algorithm; did you mean 'blue'?"),
         (RPS, ["--against", "0=red"], "--against: '0' is no other seat; they are 1"),
         (RPS, ["--against", "01=red"], "--against: '01' is no other seat; they are 1"),

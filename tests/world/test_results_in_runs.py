@@ -347,9 +347,9 @@ def test_report_shows_the_rewards_of_the_results(tmp_path: Path) -> None:
     run = train({**DUEL, "results": {"every": 20}}, tmp_path / "run")
     data = page_data(read_run(run))
     lines = json_lines(run / "result.json")
-    assert data.rewards is not None
-    assert data.rewards.ticks == [line["ticks"] for line in lines]
-    assert data.rewards.episodes == [line["episode_reward_mean"] for line in lines]
-    assert data.rewards.policies["blue"] == [line["policy_reward_mean"]["blue"] for line in lines]
+    of_all, by_policy = data.results["episode_reward_mean"][""], data.results["policy_reward_mean"]
+    assert of_all.ticks == [line["ticks"] for line in lines]
+    assert of_all.values == [line["episode_reward_mean"] for line in lines]
+    assert by_policy["blue"].values == [line["policy_reward_mean"]["blue"] for line in lines]
     assert "result.json" in [source.name for source in data.files]
-    assert 'data-chart="rewards-policies"' in write_report(run).read_text()
+    assert 'data-chart="results-1"' in write_report(run).read_text()

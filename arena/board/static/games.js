@@ -49,12 +49,12 @@ export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 
 export const at = (id) => document.getElementById(id);
 export const outcomes = { win: "won", loss: "lost", draw: "drew" };
 
-// Says that a game begins, with the seconds since, until another text is there.
-export function begins(place) {
-  let seconds = 0, text = (place.textContent = "The game begins …");
+// Says that something is loading, with the seconds since, until another text is there.
+export function loading(place, what) {
+  let seconds = 0, text = (place.textContent = `Loading ${what} …`);
   const timer = setInterval(() => {
     if (place.textContent !== text) clearInterval(timer);
-    else place.textContent = text = `The game begins … ${(seconds += 1)} s`;
+    else place.textContent = text = `Loading ${what} … ${(seconds += 1)} s`;
   }, 1000);
 }
 
@@ -66,7 +66,8 @@ export async function draw(said, label) {
   canvas.hidden = !said.picture;
   canvas.setAttribute("aria-label", label);
   at("text").hidden = said.text === undefined;
-  at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "");
+  const lines = (at("text").textContent = (said.text ?? "").replace(/\x1b\[[0-9;]*m/g, "")).split("\n");
+  at("text").style.setProperty("--wide", Math.max(...lines.map((line) => line.length)));
   if (!said.picture) return;
   image.src = `data:image/png;base64,${said.picture}`;
   await image.decode();
@@ -81,7 +82,10 @@ export async function draw(said, label) {
 }
 
 // A swatch of a color of a game, which may be empty.
-export const swatch = (color) => (color ? element("span", { class: "swatch", style: { "--c": color } }) : null);
+const swatch = (color) => (color ? element("span", { class: "swatch", style: { "--c": color } }) : null);
+
+// An entity: its swatch, its name, and that of its piece.
+export const who = ({ color, piece }, name) => [swatch(color) ?? "", piece ? `${name} (${piece})` : name];
 
 // Observations: one labeled table after the other.
 export function tables(found) {

@@ -23,7 +23,7 @@ function patched(old, change) {
 
 // Charts over ticks.
 
-const OVER_TIME = /^learning$|^(learning|rewards|logged|evaluation|strengths)-|^lengths-\d+-time$/;
+const OVER_TIME = /^learning$|^(learning|results|logged|evaluation|strengths)-|^lengths-\d+-time$/;
 const setting = () => ({
   clock: tools.clock?.value ?? "ticks", // of a run alone
   smoothing: Number(tools.smoothing.value),

@@ -1,11 +1,12 @@
 // A seat at a match: turns come as messages, choices go back. A closed page ends the game, one that is loaded again not.
-import { at, begins, draw, element, listen, named, number, outcomes, percent, post, swatch, tables, thoughts } from "./games.js";
+import { at, draw, element, listen, loading, named, number, outcomes, percent, post, tables, thoughts, who } from "./games.js";
 
 const { number: home, run } = at("table").dataset;
 let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
 
 const seat = new URLSearchParams(location.search).get("seat") ?? "", kept = `${home} ${seat}`;
-listen(`/play-join/${home}`, { seat, token: sessionStorage.getItem(kept) ?? "" }, take)
+const leaving = new AbortController();
+listen(`/play-join/${home}`, { seat, token: sessionStorage.getItem(kept) ?? "" }, take, leaving.signal)
   .then(() => over || stop("The game has ended."), (error) => stop(error.message));
 
 function stop(text) {
@@ -16,7 +17,7 @@ function stop(text) {
   at("problem").hidden = false;
   at("moves").replaceChildren();
   at("status").textContent = "";
-  if (!me) at("title").textContent = "No seat";
+  if (!players.length) at("title").textContent = me ? "No game" : "No seat";
 }
 
 const does = {
@@ -37,21 +38,22 @@ const does = {
   begins: () => {
     at("invite").hidden = true;
     at("status").textContent = "";
-    begins(at("title"));
+    loading(at("title"), "the game");
   },
   match: (said) => {
     ({ players } = said);
     const mine = players.find((one) => one.seat === me.seat);
-    const name = [swatch(mine.color), mine.entities.join(", ")].filter((part) => part !== null);
-    at("title").replaceChildren(`${said.env}: you are `, ...name);
-    const row = (player) => element("tr", {}, element("th", { scope: "row" }, swatch(player.color), player.entities.join(", ")),
+    at("title").replaceChildren(`${said.env}: you are `, ...who(mine, mine.entities.join(", ")));
+    const row = (player) => element("tr", {}, element("th", { scope: "row" }, ...who(player, player.entities.join(", "))),
       element("td", {}, player.seat === me.seat ? "you" : player.human ? "another person" : player.policy === player.algorithm ? player.policy : `${player.policy} (${player.algorithm})`),
       element("td", { class: "muted" }, `seat ${player.seat}`));
     document.querySelector("#players tbody").replaceChildren(...players.map(row));
+    at("status").textContent = "Loading the opponents … Keys count from your first turn on.";
   },
   state: (said) => {
     draw(said, `the game at tick ${said.tick}`);
     at("where").textContent = `tick ${said.tick}`;
+    if (!turn) at("status").textContent = "Waiting for the others.";
   },
   turn: (said) => begin(said),
   told: (said) => {
@@ -94,6 +96,22 @@ const middle = ([low, high], whole) => {
   const found = low === null || high === null ? 0 : (low + high) / 2;
   return whole ? Math.round(found) : found;
 };
+// Rows and columns, where labels are those of cells: "top left", or "column 3".
+function cells(decision) {
+  const all = [...decision.options, ...decision.closed].sort((a, b) => a.number - b.number).map((option) => option.label.split(" "));
+  const [rows, columns] = [0, 1].map((at) => [...new Set(all.map((words) => words[at]))]);
+  const whole = all.every((words) => words.length === 2) && rows.length * columns.length === all.length && columns.length > 1;
+  return whole && (rows.length > 1 || rows[0] === "column") ? [rows, columns] : null;
+}
+at("picture").onclick = (event) => {
+  const place = turn && single() ? cells(turn.decisions[0]) : null;
+  if (!place) return;
+  const { width, height } = event.target.getBoundingClientRect(), { options, closed } = turn.decisions[0];
+  const clicked = (names, share) => names[Math.min(names.length - 1, Math.floor(names.length * share))];
+  const label = `${clicked(place[0], event.offsetY / height)} ${clicked(place[1], event.offsetX / width)}`;
+  if (closed.some((option) => option.label === label)) does.told({ text: `${label} is not a choice now.` });
+  else choose(0, options.find((option) => option.label === label).choice);
+};
 const single = () => turn.decisions.length === 1 && !turn.decisions[0].bounds && turn.decisions[0].actor === null;
 
 // The keys of an option: its own ones, that of a direction, and the digit of its number.
@@ -125,11 +143,10 @@ function send() {
 // The options in their places, whether they are allowed now or not; as a grid where labels are those of rows and columns.
 function buttons(decision, place) {
   const open = new Set(decision.options), all = [...decision.options, ...decision.closed].sort((a, b) => a.number - b.number);
-  const [rows, columns] = [0, 1].map((at) => [...new Set(all.map((option) => option.label.split(" ")[at]))]);
-  const grid = rows.length > 1 && columns.length > 1 && rows.length * columns.length === all.length && all.every((option) => option.label.split(" ").length === 2);
+  const grid = cells(decision), [rows, columns] = grid ?? [[], []];
   const order = (option) => option.label.split(" ").reduce((sum, word, at) => sum + (at ? columns.indexOf(word) : columns.length * rows.indexOf(word)), 0);
   if (grid) all.sort((a, b) => order(a) - order(b));
-  return element("div", { class: grid ? "options grid" : "options", style: { "--columns": columns.length }, role: "group", "aria-label": decision.what }, ...all.map((option) => {
+  return element("div", { class: grid && rows.length > 1 ? "options grid" : "options", style: { "--columns": columns.length }, role: "group", "aria-label": decision.what }, ...all.map((option) => {
     const keys = keysOf(decision, option), name = named(decision, option);
     return element("button", { type: "button", disabled: !open.has(option), "aria-pressed": single() ? null : String(chosen[place] === option.choice), "data-choice": option.choice, onclick: () => choose(place, option.choice) },
       name, ...keys.slice(0, 2).filter((key) => key !== name).map((key) => element("kbd", {}, shownKey(key))));
@@ -168,6 +185,7 @@ function show() {
       left ? element("span", { class: "caption" }, ` ${left} still to decide`) : null));
   }
   at("moves").replaceChildren(...parts);
+  at("picture").classList.toggle("cells", single() && cells(turn.decisions[0]) !== null);
   const advice = turn.advice && thoughts([`Advice of ${at("table").dataset.advice}`], turn.decisions, turn.advice, null, (decision) => decision.actor === null || decision.actor === actor);
   at("thoughts").replaceChildren(...[advice].filter(Boolean));
 }
@@ -217,6 +235,8 @@ function map(units, types, pick, state, title) {
   }));
 }
 
+addEventListener("pagehide", () => leaving.abort()); // a page that the browser keeps ends its game, too
+addEventListener("pageshow", (event) => event.persisted && location.reload());
 document.addEventListener("keydown", (event) => {
   if (!turn || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
   const key = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
@@ -246,17 +266,18 @@ function end(said) {
   at("status").textContent = "";
   const { seats, length, terminated } = said.episode, mine = seats[me.seat];
   const rest = seats.map((one, seat) => {
-    const who = seat === me.seat ? "you" : players[seat].human ? `the person of seat ${seat}` : players[seat].policy;
-    return `${who} ${outcomes[one.outcome] ?? ""} ${one.return === null ? "" : `(return ${number(one.return)})`}`.replace(/ +/g, " ").trim();
+    const name = seat === me.seat ? "you" : players[seat].human ? `the person of seat ${seat}` : players[seat].policy;
+    const earned = one.return === null ? "no part" : `a return of ${number(one.return)}`;
+    return one.outcome ? `${name} ${outcomes[one.outcome]} with ${earned}` : `${name} had ${earned}`;
   });
   const title = mine.outcome ? { win: "You have won", loss: "You have lost", draw: "A draw" }[mine.outcome] : "The game is over";
   at("result").classList.add(mine.outcome ?? "none");
   at("result").replaceChildren(element("h2", {}, title),
-    element("p", {}, `After ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
+    element("p", {}, `It took ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
     ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
     element("p", { class: "choices" }, element("a", { href: at("table").dataset.back }, "Play again"),
       said.recorded && element("a", { href: `/watch/${run}/evaluations/${encodeURIComponent(said.kept.split("/").at(-1))}?episode=0/0/0/0` }, "Watch it again"),
-      said.rated && element("a", { href: `/run/${run}#standings` }, "Standings")));
+      said.rated && element("a", { href: `/run/${run}#standings` }, "Standings, which follow within a minute")));
   at("result").hidden = false;
 }
 

@@ -71,7 +71,7 @@ function line(row) {
 
 function matching() {
   const [text, state] = [filter.text.value.trim().toLowerCase(), filter.state.value];
-  const found = rows.filter((row) => `${row.name} ${row.best}`.toLowerCase().includes(text) && (!state || row.state === state));
+  const found = rows.filter((row) => [row.name, row.best, ...row.policies].join(" ").toLowerCase().includes(text) && (!state || row.state === state));
   const value = values[order.key];
   const compared = (a, b) => (typeof a === "string" ? a.localeCompare(b, undefined, { numeric: true }) : a - b);
   return found.sort((one, other) => {

@@ -1,5 +1,5 @@
 // Recorded episodes: a table with filters, and a player that asks a game's process for the ticks that it shows.
-import { at, begins, draw, element, listen, number, outcomes, post, swatch, tables, thoughts, whole } from "./games.js";
+import { at, draw, element, listen, loading, number, outcomes, post, tables, thoughts, who, whole } from "./games.js";
 
 const MOST_BYTES = 96e6, MOST_FRAMES = 3000, AHEAD = 60, FEW = 25;
 const home = at("player").dataset.path, trusted = "trusted" in at("player").dataset;
@@ -20,7 +20,7 @@ function open(place, tick = 0, playing = true) {
     document.querySelector(".game").hidden = true;
     return;
   }
-  begins(at("title"));
+  loading(at("title"), "the game");
   const mine = { place, tick, playing, frames: new Map(), bytes: 0, asked: null, stop: new AbortController(), speed: 10 };
   game = mine;
   listen(`/watch-stream/${home}`, { episode: place }, (said) => mine === game && take(said), mine.stop.signal)
@@ -62,7 +62,7 @@ function begin(episode) {
   at("scrub").max = episode.ticks;
   const players = [...new Set(episode.entities.map((entity) => entity.policy))];
   at("title").textContent = players.join(" – ");
-  const row = (entity) => element("tr", {}, element("th", { scope: "row" }, swatch(entity.color), `${entity.name}: ${entity.policy}`), element("td"), element("td", { class: "n" }), element("td", { class: "n" }));
+  const row = (entity) => element("tr", {}, element("th", { scope: "row" }, ...who(entity, entity.name), `: ${entity.policy}`), element("td"), element("td", { class: "n" }), element("td", { class: "n" }));
   document.querySelector("#entities tbody").replaceChildren(...episode.entities.map(row));
   mark();
   if (game.tick) ask();
@@ -136,9 +136,9 @@ function advice(frame) {
   const after = game.frames.get(frame.tick + 1);
   at("thoughts").replaceChildren(...frame.entities.flatMap((entity, place) => {
     if (!entity.advice) return [];
-    const { name, color } = game.episode.entities[place], { why, decisions, opinion } = entity.advice;
-    if (why) return [element("p", { class: "caption" }, `${name}: ${why}`)];
-    return [thoughts([swatch(color) ?? "", `${name}: ${entity.advice.name}`], decisions, opinion, after && after.entities[place].choices)];
+    const one = game.episode.entities[place], { why, decisions, opinion, name } = entity.advice;
+    if (why) return [element("p", { class: "caption" }, `${one.name}: ${why}`)];
+    return [thoughts([...who(one, one.name), `: ${name}`], decisions, opinion, after && after.entities[place].choices)];
   }));
 }
 
@@ -295,6 +295,8 @@ const asked = new URLSearchParams(location.search);
 if (asked.get("policy")) at("filter").elements.policy.append(element("option", {}, asked.get("policy")));
 for (const one of at("filter").elements) if (one.name) one.value = asked.get(one.name) ?? "";
 history.replaceState({}, "", location.href);
+addEventListener("pagehide", () => game && close()); // a page that the browser keeps ends its game, too
+addEventListener("pageshow", (event) => event.persisted && location.reload());
 addEventListener("popstate", (event) => event.state && location.reload());
 rows();
 if (asked.get("episode")) open(asked.get("episode"), +(asked.get("tick") ?? 0) || 0, !asked.get("tick"));

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ArenaError
+from arena.game.api import Interface
 from arena.replay.verify import without_screen
 
 _PATIENCE = 2.0  # seconds from SIGTERM until the process ends itself
@@ -39,6 +40,12 @@ def png(picture: NDArray[np.uint8]) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows.tobytes(), 1)), chunk(b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def marks_of(interface: Interface) -> list[dict[str, str]]:
+    """By entity, the color and the name of its pieces in the picture; empty where the game does not tell."""
+    colors = interface.colors or ("",) * len(interface.entities)
+    return [{"color": color, "piece": interface.labels_of(entity).piece} for entity, color in enumerate(colors)]
 
 
 class GamePipe:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.cli.board_games.pipe import game_pipe, run_program
+from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.command import add_arguments, play
 from arena.cli.play.decisions import Decision, Turn
 from arena.cli.play.human import Human
@@ -132,8 +132,8 @@ class _PageOutput(MatchOutput):
         game_pipe().say({"kind": "error", "text": failure.message})
 
     def begin(self, game: HumanMatch) -> None:
-        colors = dict(zip(game.interface.entities, game.interface.colors, strict=False))
-        players = [{**player._asdict(), "color": colors.get(player.entities[0], "")} for player in game.players]
+        shown = dict(zip(game.interface.entities, marks_of(game.interface), strict=True))
+        players = [{**player._asdict(), **shown[player.entities[0]]} for player in game.players]
         game_pipe().say({"kind": "match", "env": next(iter(game.config.envs)), "players": players})
 
     def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from arena.cli.board_games.pipe import game_pipe, run_program
+from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.decisions import decisions, numbers_of, tables
 from arena.cli.play.human import Advisor
 from arena.cli.play.match import as_adviser
@@ -97,10 +97,9 @@ class WatchedEpisode:
 
     def _introduce(self, game: BatchedEnv) -> None:
         manifest, episode = self._match.manifest, self._episode
-        colors = game.interface.colors or ("",) * len(manifest.entities)
         players = [
-            {"name": entity.name, "policy": entity.policy, "color": color}
-            for entity, color in zip(manifest.entities, colors, strict=True)
+            {"name": entity.name, "policy": entity.policy, **marks}
+            for entity, marks in zip(manifest.entities, marks_of(game.interface), strict=True)
         ]
         place = [manifest.round, manifest.match, episode.lane, episode.number]
         of_episode = {"env": manifest.env, "place": place, "ticks": episode.length, "end": episode.end}

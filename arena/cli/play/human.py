@@ -203,9 +203,7 @@ class Console:
         who = f"{entity}: " if self._named else ""
         self.say(f"{who}episode over after {tick} ticks: return {earned:g}", BOLD)
 
-    def _answer(
-        self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None
-    ) -> float:
+    def _answer(self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None) -> float:
         """Asks until there is an answer; `advised`: the choice of the adviser, if there is one."""
         question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
         if shares is not None:
@@ -359,5 +357,7 @@ def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgor
         policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
     if (spec := spec_of(found.cls)).checks_team or "vector" not in spec.faces:
-        raise ConfigError(f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice")
+        raise ConfigError(
+            f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice"
+        )
     return found

@@ -9,9 +9,9 @@ results(run.folder, players)     who has won, after the run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
 from arena.records.atomic import make_folder
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, numbered
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.run.console import Output
@@ -143,13 +143,8 @@ def opponents(
             found[seat] = name, version_of(config, folder, name, path="--against")
         else:
             label = name.rpartition(":")[2]  # of a class its own name
-            found[seat] = free_name(label, config.policies), opponent_of(config, name)
+            found[seat] = next(one for one in numbered(label) if one not in config.policies), opponent_of(config, name)
     return found
-
-
-def free_name(name: str, taken: Container[str]) -> str:
-    """The name, with a number where it is taken."""
-    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def human_match(
@@ -176,7 +171,7 @@ def human_match(
             )
     chosen = opponents(config, folder, entry, seats, against)
     policies = {**config.policies, **dict(chosen.values())}
-    human = free_name("human", policies)
+    human = next(one for one in numbered("human") if one not in policies)
     taken = tuple(
         reseated(seat, human if place in seats else chosen[place][0] if place in chosen else policy_of(seat))
         for place, seat in enumerate(entry.seats)

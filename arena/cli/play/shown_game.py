@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from arena import registry
 from arena.game.api import BatchedEnv, Frame, Step
-from arena.replay.verify import PICTURES, rendering_of, without_screen
+from arena.replay.verify import PICTURES, drawer_of, rendering_of, without_screen
 
 PICTURE = "picture of arena play"
 """The key in the infos, which no game has: uint8 [height, width, 3], or text; absent where the game draws neither."""
@@ -43,9 +43,7 @@ class RenderedGame:
         self._kinds = (str, np.ndarray) if PICTURES in modes else str
         self._draws = True  # until it has drawn something else
         self._picture: NDArray[np.uint8] | str | None = None  # as the first entity sees it
-        self._drawer: Any = self._game  # within its wrappers
-        while hasattr(self._drawer, "game"):
-            self._drawer = self._drawer.game
+        self._drawer = drawer_of(self._game)
 
     def reset(
         self,
