@@ -51,6 +51,9 @@ class Board:
         ending: set when the server is to end, so that streams end.
         readers: of the runs whose pages were shown, by folder; `lock` is of this list.
         shared: see `one`.
+        tables: of games of people, by their numbers.
+        trusts: folders and configurations whose code a person allows to be run, until the server ends: watching and
+            playing import the games and algorithms that they name.
     """
 
     root: Path
@@ -62,6 +65,12 @@ class Board:
     readers: dict[Path, RunReader] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     shared: dict[Any, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
+    trusts: set[Path] = field(default_factory=set)
+
+    def trusted(self, home: Path) -> bool:
+        """Whether the code of this folder, of one above it, or of this configuration may be run."""
+        return any(place in self.trusts for place in (home, *home.parents))
 
     def one(self, kind: Callable[[Board], T]) -> T:
         """What all requests share, of this kind; made at the first use."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,44 +29,32 @@ _FEW = 6  # values that stand beside an axis
 _PLACE = [*CONTENTS].index("trials")
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """An axis of the parallel coordinates."""
+def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
+    """The parallel coordinates: what varies against the result, a line per trial that has one.
 
-    label: str
-    log: bool
-    values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
-    marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
-
-
-class Parallel(msgspec.Struct, frozen=True):
-    """What varies against the result, a line per trial that has one; the last axis is the result."""
-
-    axes: list[Axis]
-    trials: list[int]
-    names: list[str]  # of their combinations
-    better: str  # max or min
-
-
-def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
-    """The parallel coordinates of an experiment."""
+    The last axis is the result. An axis has a `label`, whether it is `log`, `values` by line, None where the trial has
+    none, numbers or places in `marks`, and these marks, where text stands beside it; none where it has many numbers.
+    """
     names = {trial: each.name for each in page.combinations for trial in each.trials}
     rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
     axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
     axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
     axes.append(_axis(page.metric.name, [row.value for row in rows]))
     numbers = [row.number for row in rows]
-    return Parallel(axes, numbers, [names.get(number, "") for number in numbers], page.metric.mode)
+    named = [names.get(number, "") for number in numbers]
+    return {"axes": axes, "trials": numbers, "names": named, "better": page.metric.mode}
 
 
-def _axis(label: str, values: Sequence[Any]) -> Axis:
+def _axis(label: str, values: Sequence[Any]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known):
         distinct = sorted({*known})
         marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
-        return Axis(label, bool(known) and spans_magnitudes(known), [*values], marks)
+        log = bool(known) and spans_magnitudes(known)
+        return {"label": label, "log": log, "values": [*values], "marks": marks}
     texts = [*dict.fromkeys(value_text(value) for value in known)]
     places = [None if value is None else texts.index(value_text(value)) for value in values]
-    return Axis(label, log=False, values=places, marks=[*enumerate(texts)])
+    return {"label": label, "log": False, "values": places, "marks": [*enumerate(texts)]}
 
 
 class LiveExperiment(live.Page):

@@ -5,6 +5,7 @@ POST /play-begin/RUN       makes the table, and shows it
 GET  /play-game/NUMBER     the table
 POST /play-join/NUMBER     takes a seat: a stream of messages as in `arena.board.games`, which gives the page its token
 POST /play-answer/NUMBER   the choices of a turn
+POST /trust/RUN            a person allows that the code of the folder, or of a configuration, is run
 
 The match is played in a process of its own (`arena.cli.board_games.played`), from the moment at which all seats of
 people are taken until one of these pages is closed. A page that is loaded again has a moment to take its seat back.
@@ -28,40 +29,45 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_kept, is_run, posted
+from arena.board.board import Tab, address_of, board_of, folder_of, is_kept, is_run, posted
 from arena.board.games import KIND, Games, message
-from arena.board.trust import config_of, configs, trusted
 from arena.config import load_config
 from arena.config.members import seats_by_policy
-from arena.config.schema import Config
+from arena.diagnostics.start_folder import anchored
 from arena.records.folder import RunFolder
 from arena.run.opponents import policy_versions
 
 _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
-_MOST_TABLES = 64
+_MOST_TABLES, _MOST_CONFIGS = 64, 200
 _GRACE_S = 2.5  # from the end of a page's stream until its game ends; the process takes 2 s at most
-_KEPT = (
-    "match",
-    "state",
-    "turn",
-    "told",
-    "moves",
-    "over",
-    "error",
-)  # kinds of messages that a page needs when it is loaded again
+# Messages of these kinds a page needs when it is loaded again.
+_KEPT = ("match", "state", "turn", "told", "moves", "over", "error")
 
 tab = Tab("Play", "/play/", lambda folder: is_run(folder) and not is_kept(folder))
 
 
+def configs() -> dict[str, Path]:
+    """The configurations of the folder of the start and its `configs`, by their names."""
+    home = anchored(".")
+    found = sorted({*home.glob("*.yaml"), *(home / "configs").glob("**/*.yaml")})
+    return {str(path.relative_to(home)): path for path in found[:_MOST_CONFIGS]}
+
+
+def config_of(name: str) -> Path:
+    """The configuration of this name; HTTPException 404: there is none."""
+    if (path := configs().get(name)) is None:
+        raise HTTPException(404, f"There is no configuration {name!r:.200} where the board was started.")
+    return path
+
+
 @dataclass
 class Chair:
-    """A seat of a person at a table: its page, from which messages go; None as the message is the last one."""
+    """A seat of a person at a table; the message None is the last one, `said` the newest of the kinds `_KEPT`."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     page: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    # the newest messages of the `_KEPT` kinds, by kind and entity
-    said: dict[tuple[str, Any], bytes] = field(default_factory=dict)
+    said: dict[tuple[str, Any], bytes] = field(default_factory=dict)  # by kind and entity
 
 
 @dataclass
@@ -73,7 +79,8 @@ class Table:
         arguments: of `arena play`.
         people: the seats of people.
         back: the address at which another match can be made.
-        folder: of the run; None: of a configuration.
+        target: the folder of the run, or the configuration.
+        form: what was chosen.
         chairs: the seats that are taken.
         game: plays the match, once it has begun.
     """
@@ -82,7 +89,8 @@ class Table:
     arguments: list[str]
     people: list[int]
     back: str
-    folder: Path | None
+    target: Path
+    form: dict[str, str]
     chairs: dict[int, Chair] = field(default_factory=dict)
     game: asyncio.Task[None] | None = None
 
@@ -127,15 +135,18 @@ class _Addressed(msgspec.Struct):
     entity: int | str | None = None  # that sees the picture
 
 
-class _Tables(dict[str, Table]):
-    """The tables, by their numbers."""
-
-    def __init__(self, board: Board) -> None:
-        super().__init__()
+async def _trust(request: Request) -> Response:
+    """Trusts a folder, or the configuration `config`, then shows the page that has asked: `back`, of this server."""
+    board, folder, fields = board_of(request), folder_of(request), await posted(request)
+    back, config = fields.get("back", ""), fields.get("config")
+    board.trusts.add(folder if config is None else config_of(config))
+    own = back.startswith("/") and not back.startswith(("//", "/\\"))
+    return RedirectResponse(back if own else f"/run/{board.path(folder)}", 303)
 
 
 def _table(request: Request) -> Table:
-    if (table := board_of(request).one(_Tables).get(request.path_params["number"])) is None:
+    table: Table | None = board_of(request).tables.get(request.path_params["number"])
+    if table is None:
         raise HTTPException(404, "This game is over, or was never begun.")
     return table
 
@@ -170,21 +181,20 @@ def _page(request: Request) -> Response:
         mine=next((seat for seat, _ in enumerate(names) if learners & {*names[:seat], *names[seat + 1 :]}), 0),
         policies=list(config.policies),
         advisers={name: seats for name, seats in seats_by_policy(config).items() if name in learners},
-        ticks=[] if name else _ticks(RunFolder(home), config),
-        trusted=trusted(home),
+        ticks=[]
+        if name
+        else sorted(
+            {tick for policy in config.policies for tick in policy_versions(RunFolder(home), policy)}, reverse=True
+        ),
+        trusted=board.trusted(home),
         home=str(home),
         back=address_of(request),
     )
 
 
-def _ticks(folder: RunFolder, config: Config) -> list[int]:
-    """The ticks of all checkpoints and snapshots."""
-    return sorted({tick for policy in config.policies for tick in policy_versions(folder, policy)}, reverse=True)
-
-
 async def _begin(request: Request) -> Response:
     target = _target(request)
-    if not trusted(target):
+    if not board_of(request).trusted(target):
         raise HTTPException(403, "This plays the folder's own games: the page asks first whether its code may be run.")
     form = await posted(request)
     seats = {int(key[5:]): form[key] for key in form if re.fullmatch(r"seat-\d{1,4}", key, re.ASCII)}
@@ -205,31 +215,19 @@ async def _begin(request: Request) -> Response:
         f"--seed={form.get('seed') or secrets.randbelow(2**31)}",
         *(f"--{key}" for key in ("sample", "rated") if key in form),
     ]
-    tables, number = board_of(request).one(_Tables), secrets.token_urlsafe(9)
-    for unused in [key for key, table in tables.items() if table.is_over or not table.chairs][
-        : max(0, len(tables) - _MOST_TABLES + 1)
-    ]:
-        del tables[unused]
+    tables, number = board_of(request).tables, secrets.token_urlsafe(9)
+    unused = [key for key, table in tables.items() if table.is_over or not table.chairs]
+    for key in unused[: max(0, len(tables) - _MOST_TABLES + 1)]:
+        del tables[key]
     back = address_of(request).replace("/play-begin/", "/play/", 1)
-    tables[number] = Table(number, arguments, people, back, target if target.is_dir() else None)
+    tables[number] = Table(number, arguments, people, back, target, form)
     return RedirectResponse(f"/play-game/{number}?seat={people[0]}", 303)
 
 
 def _game_page(request: Request) -> Response:
-    number = request.path_params["number"]
-    table = board_of(request).one(_Tables).get(number)
-    back, folder = ("/play/", None) if table is None else (table.back, table.folder)
-    given = set() if table is None else {*table.arguments}
-    advice = next((one.removeprefix("--advice=") for one in given if one.startswith("--advice=")), "")
-    return board_of(request).page(
-        "play-game.html",
-        folder=folder,
-        number=number,
-        back=back,
-        known=table is not None,
-        advice=advice,
-        rated="--rated" in given,
-    )
+    table = board_of(request).tables.get(request.path_params["number"])
+    folder = table.target if table is not None and table.target.is_dir() else None
+    return board_of(request).page("play-game.html", folder=folder, table=table)
 
 
 async def _join(request: Request) -> Response:
@@ -241,15 +239,10 @@ async def _join(request: Request) -> Response:
         raise HTTPException(409, "All seats of this game are taken.")
     if table.game is not None:
         raise HTTPException(409, "A player of this game has closed the page: it is over.")
-    if wanted and wanted not in map(str, table.people):
-        raise HTTPException(409, f"Seat {wanted:.20} is not for a person; {_seats(table.people)}.")
     if wanted and wanted not in map(str, free):
-        raise HTTPException(409, f"Seat {wanted} is taken; still free: {_seats(free)}.")
+        why = "is taken" if wanted in map(str, table.people) else "is not for a person"
+        raise HTTPException(409, f"Seat {wanted:.20} {why}; still free: seat {', '.join(map(str, free))}.")
     return board_of(request).stream(_messages(request, table, int(wanted or free[0])), kind=KIND)
-
-
-def _seats(numbers: list[int]) -> str:
-    return f"seat{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 async def _messages(request: Request, table: Table, seat: int, *, again: bool = False) -> AsyncIterator[bytes]:
@@ -276,7 +269,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.game.cancel()
             table.tell(message("error", text=f"The player of seat {seat} has closed the page: the game ends."))
         if table.game is not None and not table.chairs:
-            board_of(request).one(_Tables).pop(table.number, None)
+            board_of(request).tables.pop(table.number, None)
 
     try:
         known = [*chair.said.values()]
@@ -318,4 +311,5 @@ routes = [
     Route("/play-game/{number}", _game_page),
     Route("/play-join/{number}", _join, methods=["POST"]),
     Route("/play-answer/{number}", _answer, methods=["POST"]),
+    Route("/trust/{path:path}", _trust, methods=["POST"]),
 ]

@@ -1,4 +1,4 @@
-"""The page of a run: that of the report, which grows while the run goes on.
+"""The page of a run: that of the report, which grows while the run goes on; and that of a tournament, a part of it.
 
 Only the first reading of a long run goes on at once, part by part, so that its page fills from the beginning. Ratings
 take longest, and as much of a core as everything else: they may be older than the rest of the page.
@@ -13,6 +13,8 @@ from typing import Any
 from arena.board import live
 from arena.board.board import Board, Tab, is_run
 from arena.board.live import SHARE, Page, State
+from arena.errors import ConfigError
+from arena.records.folder import RunFolder
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import stride
@@ -21,6 +23,7 @@ from arena.report.read_run import RunFiles
 from arena.report.sections import Rated, page_data, rated
 
 tab = Tab("Run", "/run/", is_run)
+tournament = Tab("Tournament", "/tournament/", lambda folder: RunFolder(folder).tournament.is_file())
 
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
@@ -31,7 +34,7 @@ _OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
 class RunPage(Page):
-    """The page of a run; the room of tournaments has another one of the same files."""
+    """The page of a run."""
 
     contents = {name: title for name, title in CONTENTS.items() if name != "replays"}
     is_whole = True  # with charts, and with the measures of the meta-game
@@ -90,4 +93,16 @@ def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-routes = live.routes(tab, RunPage)
+class TournamentPage(RunPage):
+    """The page of a tournament, whose ratings change when a batch is over."""
+
+    contents = {name: CONTENTS[name] for name in ("tournament", "standings", "crosstable")}
+    is_whole = False
+
+    def __init__(self, board: Board, folder: Path) -> None:
+        if not tournament.shown(folder):
+            raise ConfigError("not a tournament: tournament.json is missing", source=str(folder))
+        super().__init__(board, folder)
+
+
+routes = [*live.routes(tab, RunPage), *live.routes(tournament, TournamentPage)]

@@ -24,7 +24,6 @@ from starlette.routing import Route
 
 from arena.board.board import Tab, address_of, board_of, folder_of, is_run, posted
 from arena.board.games import KIND, Games, message
-from arena.board.trust import trusted
 from arena.config import load_config
 from arena.records.folder import RunFolder
 from arena.report.recorded import recorded, records
@@ -57,7 +56,7 @@ def _page(request: Request) -> Response:
         "watch.html",
         folder=folder,
         home=folder,
-        trusted=trusted(folder),
+        trusted=board.trusted(folder),
         back=address_of(request),
         config=None,
         recorded=RunFolder(folder).replays.is_dir() or load_config(folder / "config.yaml").record == "replays",
@@ -88,7 +87,7 @@ def _rows(request: Request) -> Response:
 
 async def _stream(request: Request) -> Response:
     folder = folder_of(request)
-    if not trusted(folder):
+    if not board_of(request).trusted(folder):
         raise HTTPException(403, "This plays the run's own game: the page asks first whether its code may be run.")
     place = (await posted(request)).get("episode", "").split("/")
     if len(place) != 4 or not all(re.fullmatch(r"\d{1,9}", part, re.ASCII) for part in place):

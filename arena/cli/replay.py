@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
-from numpy.typing import NDArray
 
 from arena.cli.arguments import non_negative_int, number_up_to
+from arena.cli.play.decisions import numbers_of
 from arena.config import load_config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
-from arena.game.api import Interface
+from arena.game.api import BatchedEnv, Interface
 from arena.game.labels import rows
 from arena.game.spaces import row
 from arena.game.units import UnitSpace
@@ -26,7 +27,7 @@ from arena.records.faults import process_faults
 from arena.records.folder import RunFolder, lanes_in, start_and_lane
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.replay.playback import ReplayDiffers
+from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
 from arena.replay.verify import TEXT, events_of, rendered, rendering, verify
 from arena.replay.video import check_video, write_episode
@@ -208,31 +209,48 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
     else:
         # Prints what happens, tick by tick; with the game's own text, if it has one.
         written = TEXT in rendering(match.playable).modes
-        active: NDArray[np.bool_] | None = None
-        observed: list[Any] = []  # by the entities before the tick; of units alone
+        course = Course()
         for event, game in events_of(match, episode, render_mode=TEXT if written else None):
-            if (step := event.step) is not None and active is not None:
-                parts = []
-                for e, entity in enumerate(match.manifest.entities):
-                    described = [entity.name]
-                    if active[e]:
-                        action = row(entity.action_space, event.actions[e], 0)
-                        described.append(action_text(game.interface, e, observed[e], action))
-                    if step.rewards[0, e]:
-                        described.append(f"earns {step.rewards[0, e]:.6g}")
-                    described += ["terminated"] * bool(step.terminated[0, e]) + ["truncated"] * bool(
-                        step.truncated[0, e]
-                    )
-                    parts += [" ".join(described)] if len(described) > 1 else []
+            parts = []
+            for entity, did in zip(match.manifest.entities, course.take(event, game), strict=False):
+                earned = f"earns {did['reward']:.6g}" if did["reward"] else ""
+                if words := [*filter(None, (did.get("action"), earned, did["end"]))]:
+                    parts.append(" ".join([entity.name, *words]))
+            if event.step is not None:
                 say(f"tick {event.tick}: {', '.join(parts)}")
             if written and isinstance(text := rendered(match.manifest, game), str):
                 say(text, styles=True)
-            active = event.frame.active[0].copy()
-            observed = [
-                row(space, batch, 0) if isinstance(space, UnitSpace) else None
-                for space, batch in zip(game.interface.observation_spaces, event.frame.observations, strict=True)
-            ]
     return 0
+
+
+class Course:
+    """What the entities of an episode do, tick by tick.
+
+    Attributes:
+        seen: by entity, what it observes before the next tick; None: it does not act.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def take(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:
+        """By entity its `reward`, how it has come to its `end`, and where it has acted its `action` in words and its
+        `choices`; nothing of the beginning of an episode."""
+        interface, frame, step = game.interface, event.frame, event.step
+        found: list[dict[str, Any]] = []
+        for entity, observation in enumerate(self.seen if step is not None else ()):
+            assert step is not None
+            ends = "terminated" * bool(step.terminated[0, entity]) or "truncated" * bool(step.truncated[0, entity])
+            found.append({"reward": float(step.rewards[0, entity]), "end": ends})
+            if observation is not None:
+                action = row(interface.action_spaces[entity], event.actions[entity], 0)
+                found[-1]["action"] = action_text(interface, entity, observation, action)
+                found[-1]["choices"] = numbers_of(interface.action_spaces[entity], action)
+        self.seen = [
+            copy.deepcopy(row(space, batch, 0)) if frame.active[0, entity] else None  # the game may reuse its arrays
+            for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
+        ]
+        return found
 
 
 def action_text(interface: Interface, entity: int, observation: Any, action: Any) -> str:

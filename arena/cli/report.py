@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from arena.cli.arguments import non_negative_int, port
 from arena.cli.board import PORT, serve
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
 from arena.experiment.folder import is_experiment
 from arena.records.folder import RunFolder
@@ -65,32 +66,24 @@ def _place(text: str) -> tuple[int, int, int, int]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the page, or serves it until Ctrl-C; returns the exit status."""
-    if len(arguments.runs) > 1:
+    several, (path, *_) = len(arguments.runs) > 1, arguments.runs
+    if arguments.serve is not None:
+        if several or arguments.episode or arguments.output is not None:
+            raise ConfigError("serves all of one run, or of one experiment; leave the other option out", path="--serve")
+        kind = "experiment" if is_experiment(path) else "run"
+        folder = anchored(path).resolve() if kind == "experiment" else RunFolder.existing(path).path.resolve()
+        return serve(folder.parent, port=arguments.serve, page=f"/{kind}/{quote(folder.name)}", option="--serve")
+    if several:
         if arguments.episode:
             raise ConfigError("a page of several runs has no replays; leave it out, or name one run", path="--episode")
-        if arguments.serve is not None:
-            raise ConfigError("one run is served, not several; leave it out, or name one run", path="--serve")
         from arena.report.comparison import write_comparison
 
         page = write_comparison(arguments.runs, arguments.output or _COMPARISON)
-    elif is_experiment(path := arguments.runs[0]):
-        if arguments.serve is not None:
-            raise ConfigError("serves the page of a run; this is an experiment, leave it out", path="--serve")
+    elif is_experiment(path):
         from arena.experiment.page import write_page
 
         page = write_page(path, arguments.output)
-    elif arguments.serve is None:
-        page = write_report(path, arguments.output, replays=arguments.replays, episodes=arguments.episode)
     else:
-        if arguments.episode:
-            raise ConfigError(
-                "pages that are served show all replays; leave one of the two out", path="--episode, --serve"
-            )
-        if arguments.output is not None:
-            raise ConfigError(
-                "a page that is served is not written; leave one of the two out", path="--output, --serve"
-            )
-        run = RunFolder.existing(path).path.resolve()
-        return serve(run.parent, port=arguments.serve, page=f"/run/{quote(run.name)}", option="--serve")
+        page = write_report(path, arguments.output, replays=arguments.replays, episodes=arguments.episode)
     say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
     return 0

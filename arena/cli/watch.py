@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from arena.config import load_config
 from arena.config.members import players
@@ -23,7 +23,7 @@ from arena.records.boundary import newest_tick
 from arena.records.faults import fault_of, fault_text
 from arena.records.folder import RunFolder, not_a_run
 from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
-from arena.records.journal import JournalReader
+from arena.records.journal import JournalReader, JournalTail, file_stamp
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
@@ -31,8 +31,6 @@ from arena.roles.status import RunStatus, planned_ticks, run_status
 from arena.run.console import terminal_columns
 from arena.terminal.display import make_display, silent_display, summary_lines
 from arena.terminal.output import say
-
-T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # seconds
 _START_LOOKS = 60  # for a run whose processes are starting
@@ -75,32 +73,6 @@ def await_start(path: Path, *, wait: Callable[[float], None] = time.sleep) -> No
     raise not_a_run(path, f" (nothing has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
 
 
-class FollowedJournal:
-    """Reads the lines that were appended to a journal, which may not exist yet, since the last time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0  # bytes
-
-    @property
-    def was_cut(self) -> bool:
-        """Whether a resumed run has taken lines away that were read before."""
-        return self._read > 0 and (not self._path.exists() or self._path.stat().st_size < self._read)
-
-    def fresh(self, lines: Callable[[JournalReader], Iterable[T]]) -> list[T]:
-        """The new whole lines, read with a method of `JournalReader`.
-
-        Raises:
-            ConfigError: the journal is damaged.
-        """
-        if not self._path.exists():
-            return []
-        journal = JournalReader(self._path, start=self._read)
-        found = [*lines(journal)]
-        self._read = journal.position
-        return found
-
-
 class FollowedRun:
     """The state of a run as its files tell it.
 
@@ -116,20 +88,20 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._faults = FollowedJournal(folder.faults)
+        self._faults = JournalTail(folder.faults)
         self._rounds: Sequence[Round] = ()
         self._first_look = True
         self._begin()
 
     def _begin(self) -> None:
         """Starts to read from the beginning, except for rounds and faults, which were shown already."""
-        self._config_stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
+        self._config_stamp = file_stamp(self.folder.config)  # before it is read: what is written from now on is new
         self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
-        self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
-        self._games = FollowedJournal(self.folder.games)
-        self._results = FollowedJournal(self.folder.results)
+        self._episodes, self._metrics = JournalTail(self.folder.episodes), JournalTail(self.folder.metrics)
+        self._games = JournalTail(self.folder.games)
+        self._results = JournalTail(self.folder.results)
         self._lanes: Mapping[int, int] = {}  # by match
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
@@ -149,10 +121,10 @@ class FollowedRun:
         Raises:
             ConfigError: a file is damaged, or of another version.
         """
-        taken_up_again = _stamp(self.folder.config) not in (None, self._config_stamp)
+        taken_up_again = file_stamp(self.folder.config) not in (None, self._config_stamp)
         if taken_up_again or self._episodes.was_cut or self._metrics.was_cut:
             self._begin()
-        episodes = self._episodes.fresh(lambda journal: journal.lines(EpisodeRecord))
+        episodes = [*self._episodes.fresh(lambda journal: journal.lines(EpisodeRecord))]
         self.scoreboard.take(episodes)
         for episode in episodes:
             self._played[episode.match] = max(self._played.get(episode.match, 0), episode.tick)
@@ -190,16 +162,7 @@ class FollowedRun:
         self._first_look = False
         for games in self._games.fresh(lambda journal: journal.lines(GamesLine)):
             self.scoreboard.games[games.match] = games.text(self._lanes[games.match])
-        return [*rounds, *faults, *self._results.fresh(lambda journal: journal.made(_result_text))[-1:]]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Identifies a version of a file, which changes when it is written again; None where it is not there."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return [*rounds, *faults, *[*self._results.fresh(lambda journal: journal.made(_result_text))][-1:]]
 
 
 def watch(

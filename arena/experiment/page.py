@@ -27,7 +27,7 @@ from arena.experiment.variation import value_text
 from arena.records.atomic import check_place, replacing
 from arena.report.charts import Figure
 from arena.report.colors import palette
-from arena.report.comparison import estimate, estimated, scale_of_means
+from arena.report.comparison import mean_curve, scale_of_means
 from arena.report.page import rendered
 
 CONTENTS = {
@@ -39,7 +39,6 @@ CONTENTS = {
     "experiment": "Experiment",
 }
 _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
-_MOST_POINTS = 80  # of a curve
 _PLAIN = "#7a8594"
 _MOST_NAMED = 6  # values that stand below an axis, which may be as narrow as a phone
 
@@ -179,13 +178,8 @@ def _figures(
     metric = data.metric.name
     curves = []
     for each in data.combinations[:_MOST_CURVES]:
-        columns: dict[int, list[float]] = {}  # by tick, the values of the seeds
-        for trial in each.trials:
-            for tick, value in zip(results[trial].at, results[trial].values, strict=True):
-                columns.setdefault(tick, []).append(value)
-        ticks = sorted(columns)[:: max(1, -(-len(columns) // _MOST_POINTS))]
-        if ticks:
-            curves += estimated(each.name, ticks, [estimate(columns[tick]) for tick in ticks], each.color)
+        of_trials = [dict(zip(results[trial].at, results[trial].values, strict=True)) for trial in each.trials]
+        curves += mean_curve(each.name, of_trials, each.color)
     found: dict[str, Figure] = {}
     if curves:
         yaxis = {"title": {"text": metric}, **scale_of_means(curves)}

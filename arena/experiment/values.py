@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from arena.experiment.config import MetricConfig
-from arena.records.journal import JournalReader
+from arena.records.journal import JournalTail
 
 
 class FollowedResults:
@@ -21,7 +21,7 @@ class FollowedResults:
         self._forget()
 
     def _forget(self) -> None:
-        self._read = 0
+        self._tail = JournalTail(self._path)
         self.ticks = 0
         self.done = False  # whether the newest result is the last one of a run that has come to its end
         self.points: list[tuple[int, float]] = []  # training_iteration and value, of results with the metric
@@ -33,23 +33,16 @@ class FollowedResults:
         Raises:
             ConfigError: the file is damaged.
         """
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            size = 0
-        if size < self._read:  # a run that was resumed has dropped some
+        if self._tail.was_cut:
             self._forget()
-        if size == self._read:
-            return []
-        journal, fresh = JournalReader(self._path, start=self._read), []
-        for line in journal:
+        fresh = []
+        for line in self._tail.fresh(iter):
             self.ticks = int(line.get("ticks", self.ticks))
             self.done = line.get("done") is True
             value = number_at(line, self._key)
             if value is not None:
                 fresh.append((int(line.get("training_iteration", 0)), value))
                 self.at.append(self.ticks)
-        self._read = journal.position
         self.points += fresh
         return fresh
 

@@ -216,3 +216,41 @@ class JournalReader:
             return open(self.path, "rb", opener=regular)
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
+
+
+class JournalTail:
+    """A journal that is read while it grows: each time the whole lines that are new.
+
+    Attributes:
+        position: the byte after the last line that was read.
+        lines: how many were read.
+        unfinished: as of `JournalReader`, at the last reading.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = self.lines = self.unfinished = 0
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether a resumed run has taken lines away that were read before."""
+        return self.position > 0 and (not self.path.exists() or self.path.stat().st_size < self.position)
+
+    def fresh(self, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
+        """What a method of `JournalReader` gives of the new lines before the byte `stop`; it raises as that does."""
+        if not self.path.exists():
+            return
+        journal, before = JournalReader(self.path, start=self.position, stop=stop), self.lines
+        for found in read(journal):
+            self.lines, self.position = before + journal.count, journal.position
+            yield found
+        self.unfinished = journal.unfinished
+
+
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Identifies a version of a file, which changes when it is written again; None where it is not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -63,8 +63,8 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
             means = (value for one in learned.values() for value in (*one.low, *one.high))
             found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
     found |= _evaluations(data.evaluations, colors)
-    for kind, values in (("results", data.results), ("logged", data.logged)):
-        for number, by_policy in enumerate(values.values()):
+    for kind, series in (("results", data.results), ("logged", data.logged)):
+        for number, by_policy in enumerate(series.values()):
             traces = [
                 line(policy or None, one.ticks, one.values, colors[policy] if policy else _PLAIN)
                 for policy, one in by_policy.items()

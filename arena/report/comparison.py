@@ -7,7 +7,6 @@ the same policies play them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ from arena.league.ratings.intervals import half_of_mean
 from arena.records.atomic import check_place, replacing
 from arena.report.charts import Figure, Trace, band, line
 from arena.report.colors import SPARE, faded
-from arena.report.episodes import Floats
+from arena.report.episodes import MOST_PARTS, Floats, Ints, curve, edges_for
 from arena.report.page import rendered
 from arena.report.read_run import RunFiles, read_run
 from arena.report.summary import Summary, summarize
 
-_FEWEST_PARTS, _MOST_PARTS = 5, 40  # of the ticks; each curve has a point in each
 _LAST = 100  # episodes of a policy, at the end of a run
 _FREE = ("name", "seed", "ranks", "callbacks", "watchdog_s", "env_timeout_s", "transport", "restarts")
 _MOST_DIFFERENCES = 12
@@ -145,22 +143,23 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
             if returns:
                 policies.append(ComparedPolicy(number, name, estimate(returns), estimate(won) if won else None))
     fewest = min((len(_numbers(run, name, of_games=False)[1]) for run in files for name in names), default=0)
-    parts = min(max(round(math.sqrt(fewest)), _FEWEST_PARTS), _MOST_PARTS)
-    edges = np.linspace(0, max(summary.ticks for summary in summaries), parts + 1)
+    edges = edges_for(max(summary.ticks for summary in summaries), numbers=fewest)
     figures: dict[str, Figure] = {}
     for name in names:
         for title, of_games in (("return", False), ("share of points", True)):
             traces: list[Trace] = []
             for group, places in zip(groups, members, strict=True):
-                curves = []  # the mean of each part of the ticks, NaN where there is no episode
+                curves = []  # of each run the mean of each part of the ticks in which episodes have ended
                 for place in places:
                     ticks, values = _numbers(files[place], name, of_games=of_games)
-                    if len(values):
-                        part = np.clip(np.searchsorted(edges, ticks, side="left") - 1, 0, parts - 1)
-                        counts = np.bincount(part, minlength=parts)
-                        sums = np.bincount(part, weights=values, minlength=parts)
-                        curves.append(np.where(counts, sums / np.maximum(counts, 1), np.nan))
-                traces += _lines(curves, edges, group)
+                    part_means = curve(ticks, values, matches=np.zeros(len(ticks), np.int64), edges=edges)
+                    curves.append(dict(zip(part_means.ticks, part_means.mean, strict=True)))
+                thin = {"color": faded(group.color, _RUN), "width": 1}
+                more = {"mode": "lines", "meta": {"policy": group.label}, "line": thin, "hoverinfo": "skip"}
+                for folder, one in zip(group.runs, curves, strict=True):
+                    if one and len(curves) > 1:
+                        traces.append(line(f"{group.label}, {folder}", [*one], [*one.values()], group.color, **more))
+                traces += mean_curve(group.label, curves, group.color)
             if traces:
                 axis = (
                     {"tickformat": ".0%", "range": [0, 1]}
@@ -188,10 +187,10 @@ def _flat(config: Config) -> dict[str, str]:
     return dict(walk(plain(config), ""))
 
 
-def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Floats, Floats]:
+def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Floats]:
     """Ticks and values of the episodes of a policy: returns, or what it has scored in games that were decided."""
     mine = run.episodes.of(policy)
-    ticks = run.episodes.tick[mine.episode].astype(np.float64)
+    ticks = run.episodes.tick[mine.episode]
     if not of_games:
         return ticks, mine.returns
     decided = mine.decided
@@ -211,24 +210,16 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(len(values), float(np.mean(values)), half_of_mean(len(values), deviation))
 
 
-def _lines(curves: Sequence[Floats], edges: Floats, group: Group) -> list[Trace]:
-    """The mean of a group over its runs, with its interval, and each run as a thin line."""
-    if not curves:
+def mean_curve(name: str, curves: Sequence[Mapping[Any, float]], color: str) -> list[Trace]:
+    """The mean over runs of values by tick, with its interval where several have one; of some ticks of many."""
+    columns: dict[float, list[float]] = {}
+    for one in curves:
+        for tick, value in one.items():
+            columns.setdefault(tick, []).append(value)
+    points = [(tick, estimate(columns[tick])) for tick in sorted(columns)[:: max(1, -(-len(columns) // MOST_PARTS))]]
+    if not points:
         return []
-    table, ticks, name = np.array(curves), edges[1:], group.label
-    shown = ~np.isnan(table).all(axis=0)
-    points = [estimate(column[~np.isnan(column)].tolist()) for column in table[:, shown].T]
-    thin = {"color": faded(group.color, _RUN), "width": 1}
-    traces: list[Trace] = []
-    for run, curve in zip(group.runs, curves, strict=False) if len(curves) > 1 else ():
-        here, more = ~np.isnan(curve), {"mode": "lines", "meta": {"policy": name}, "line": thin, "hoverinfo": "skip"}
-        traces.append(line(f"{name}, {run}", ticks[here].tolist(), curve[here].tolist(), group.color, **more))
-    return [*traces, *estimated(name, ticks[shown].tolist(), points, group.color)]
-
-
-def estimated(name: str, ticks: Sequence[float], points: Sequence[Estimate], color: str) -> list[Trace]:
-    """Means over runs, with their intervals where there are some."""
-    known = [(tick, one.mean, one.margin) for tick, one in zip(ticks, points, strict=True) if one.margin is not None]
+    known = [(tick, one.mean, one.margin) for tick, one in points if one.margin is not None]
     lows, highs = ([mean + sign * margin for _, mean, margin in known] for sign in (-1, 1))
     around = band(name, [tick for tick, *_ in known], lows, highs, color, _BAND) if known else []
-    return [*around, line(name, ticks, [one.mean for one in points], color)]
+    return [*around, line(name, [tick for tick, _ in points], [one.mean for _, one in points], color)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records.formats import EvaluationLine
 from arena.report.episodes import Curve, EpisodeTable, UpdateRows, curve, edges_for
-from arena.report.read_run import RewardLine, RunFiles
+from arena.report.read_run import RunFiles
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
 _MOST_BARS = 40  # of lengths
@@ -87,15 +87,16 @@ def results(files: RunFiles) -> dict[str, dict[str, Series]]:
         return {}
     ticks, last = [float(line.ticks) for line in files.results], files.results[-1]
 
-    def series(number: Callable[[RewardLine], float | None]) -> Series:
-        return Series(ticks, [number(line) for line in files.results])
+    def series(values: Iterable[float | None]) -> Series:
+        return Series(ticks, [*values])
 
+    lines = files.results
     names = [name for name in files.config.policies if name in last.policy_reward_mean]
     measured = [name for name in last.custom_metrics if name.endswith("_mean")]
     return {
-        "episode_reward_mean": {"": series(lambda line: line.episode_reward_mean)},
-        "policy_reward_mean": {name: series(lambda line, of=name: line.policy_reward_mean.get(of)) for name in names},
-        **{name: {"": series(lambda line, of=name: line.custom_metrics.get(of))} for name in measured},
+        "episode_reward_mean": {"": series(line.episode_reward_mean for line in lines)},
+        "policy_reward_mean": {name: series(line.policy_reward_mean.get(name) for line in lines) for name in names},
+        **{name: {"": series(line.custom_metrics.get(name) for line in lines)} for name in measured},
     }
 
 

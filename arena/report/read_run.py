@@ -38,7 +38,7 @@ from arena.records.formats import (
     round_of,
     update_of,
 )
-from arena.records.journal import JournalReader
+from arena.records.journal import JournalReader, JournalTail, file_stamp
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
@@ -150,10 +150,10 @@ class RunReader:
         self._begin()
 
     def _begin(self) -> None:
-        self._stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
+        self._stamp = file_stamp(self.folder.config)  # before it is read: what is written from now on is new
         with located(who=_OTHER_VERSION):
             self._config = load_config(self.folder.config)
-        self._tails: dict[Path, _Tail] = {}
+        self._tails: dict[Path, JournalTail] = {}
         self._rows, self._updates = EpisodeRows(checks=self._checks), UpdateRows()
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
@@ -180,7 +180,7 @@ class RunReader:
         boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
         journals = JournalView.of(folder, now(), going=going)
         cut = any(journals.sizes.get(path, 0) < tail.position for path, tail in self._tails.items())
-        again, self._damaged = cut or self._damaged or _stamp(folder.config) != self._stamp, True  # it was resumed
+        again, self._damaged = cut or self._damaged or file_stamp(folder.config) != self._stamp, True  # it was resumed
         if again:
             self._begin()
         text = folder.config.read_text("utf-8")
@@ -193,7 +193,7 @@ class RunReader:
 
         def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
             if path in journals.sizes:
-                yield from self._tails.setdefault(path, _Tail(path)).fresh(read, stop or journals.sizes[path])
+                yield from self._tails.setdefault(path, JournalTail(path)).fresh(read, stop or journals.sizes[path])
 
         def known(path: Path, read: Callable[[JournalReader], Iterator[T]]) -> list[T]:
             found = self._lines.setdefault(path, [])
@@ -225,7 +225,14 @@ class RunReader:
             profile=document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
             terms=document(folder.tournament, Terms) if folder.tournament.is_file() else None,
             boundary=boundary,
-            sources=[*sources, *(tail.source(journals.sizes) for tail in self._tails.values())],
+            sources=[
+                *sources,
+                *(
+                    # a line at which the reading rests is whole
+                    Source(path.name, journals.sizes.get(path, 0), tail.lines, tail.unfinished * (self.share == 1))
+                    for path, tail in self._tails.items()
+                ),
+            ],
             journals=journals,
             kept=kept_games(folder, self._kept),
             replays=self._replays,
@@ -266,30 +273,3 @@ def _check(files: RunFiles, last: Boundary | None) -> None:
     played = int(files.episodes.round.max(initial=0))
     if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
         refuse(folder.rounds, f"it lacks round {played}, of which there are episodes")
-
-
-class _Tail:
-    """A journal of which the lines up to `position`, in bytes, were read."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.position = self._lines = self._unfinished = self._stop = 0
-
-    def fresh(self, read: Callable[[JournalReader], Iterator[T]], stop: int) -> Iterator[T]:
-        """What is read of further whole lines."""
-        journal, before = JournalReader(self._path, start=self.position, stop=stop), self._lines
-        for found in read(journal):
-            self._lines, self.position = before + journal.count, journal.position
-            yield found
-        self._unfinished, self._stop = journal.unfinished, stop
-
-    def source(self, sizes: Mapping[Path, int]) -> Source:
-        size = sizes.get(self._path, 0)
-        rest = self._unfinished if self._stop == size else 0  # a line at which the reading rests is whole
-        return Source(self._path.name, size, self._lines, rest)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Identifies a version of a file; None where it is not there."""
-    found = path.stat() if path.exists() else None
-    return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -86,8 +86,15 @@ def test_report_and_watch_take_the_folder_of_an_experiment(folder: Path, capsys:
     assert main(["watch", str(folder)]) == 0
     printed = capsys.readouterr().out
     assert "1  learning_rate=0.001 gamma=0.99" in printed and "1 in error" in printed
-    assert main(["report", str(folder), "--serve"]) == 2
-    assert "--serve: serves the page of a run" in capsys.readouterr().err
+    assert main(["report", str(folder), "--serve", "--output", "page.html"]) == 2
+    assert "--serve: serves all of one run, or of one experiment" in capsys.readouterr().err
+
+
+def test_an_experiment_is_served_at_its_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("arena.cli.report.serve", lambda home, **given: asked.update(given, home=home) or 0)
+    assert main(["report", str(folder), "--serve", "0"]) == 0
+    assert (asked["home"], asked["page"], asked["port"]) == (folder.resolve().parent, f"/experiment/{folder.name}", 0)
 
 
 def test_trials_csv_has_a_row_per_trial_that_a_reader_takes(folder: Path) -> None:

@@ -293,8 +293,8 @@ def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("game", "shape"),
     [
-        ("touchdown", (480, 480, 3)),
-        ("rock_paper_scissors", (480, 480, 3)),
+        ("touchdown", (520, 480, 3)),  # with a line for each policy
+        ("rock_paper_scissors", (520, 480, 3)),
         ("CartPole in wrappers", (400, 600, 3)),
         ("simple_tag", (700, 700, 3)),
         ("tic-tac-toe", (1000, 1000, 3)),

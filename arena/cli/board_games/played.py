@@ -61,7 +61,7 @@ class _Page:
         self._group.pause(max(0.0, self._seen_at + _STATE_S - time.monotonic()))
         self._seen_at = time.monotonic()
         for entity, info in infos.items():
-            picture = info.get(PICTURE)
+            picture: Any = info.get(PICTURE)
             if before is None or not np.array_equal(picture, before):
                 game_pipe().say({"kind": "state", "seat": self._seat, "tick": tick, "entity": entity}, picture)
             before = picture

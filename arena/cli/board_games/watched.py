@@ -11,7 +11,6 @@ A game cannot go back: for an earlier tick it is played again from where the rec
 
 from __future__ import annotations
 
-import copy
 import sys
 import time
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ import msgspec
 import numpy as np
 
 from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
-from arena.cli.play.decisions import decisions, numbers_of, tables
+from arena.cli.play.decisions import decisions, tables
 from arena.cli.play.human import Advisor
 from arena.cli.play.match import as_adviser
-from arena.cli.replay import action_text
+from arena.cli.replay import Course
 from arena.config import load_config
 from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError
@@ -56,7 +55,7 @@ class WatchedEpisode:
         self._per_second = renders.per_second
         self._events: Iterator[tuple[Event, BatchedEnv]] = iter(())
         self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
-        self._before: list[Any] = []  # per entity the observation, None if it does not act
+        self._course = Course()
         self._returns = np.zeros(0)
         self._asks = False  # whether policies are asked, from the first tick on
         self._advisors: dict[int, tuple[str, Advisor | None]] = {}  # by entity, with its name, or why there is none
@@ -108,25 +107,11 @@ class WatchedEpisode:
 
     def _tick(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:
         """Per entity what has happened at a tick."""
-        interface, frame, step = game.interface, event.frame, event.step
-        self._returns = np.zeros(len(interface.entities)) if step is None else self._returns + step.rewards[0]
-        found: list[dict[str, Any]] = [{"return": earned} for earned in self._returns.tolist()]
-        for entity, fields in enumerate(found if step is not None else ()):
-            assert step is not None
-            fields["reward"] = float(step.rewards[0, entity])
-            fields["end"] = "terminated" * bool(step.terminated[0, entity]) or "truncated" * bool(
-                step.truncated[0, entity]
-            )
-            if (observation := self._before[entity]) is not None:
-                space = interface.action_spaces[entity]
-                action = row(space, event.actions[entity], 0)
-                fields["action"] = action_text(interface, entity, observation, action)
-                fields["choices"] = numbers_of(space, action)
-        self._before = [
-            copy.deepcopy(row(space, batch, 0)) if frame.active[0, entity] else None  # the game may reuse its arrays
-            for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True))
+        found, count = self._course.take(event, game), len(game.interface.entities)
+        self._returns = np.zeros(count) if event.step is None else self._returns + event.step.rewards[0]
+        return [
+            {**did, "return": earned} for did, earned in zip(found or [{}] * count, self._returns.tolist(), strict=True)
         ]
-        return found
 
     def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv) -> None:
         interface, frame = game.interface, event.frame
@@ -138,7 +123,7 @@ class WatchedEpisode:
 
     def _advise(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, *, shown: bool) -> None:
         """Adds what the policies think of the next choices of their entities; those that remember see every tick."""
-        for entity, observation in enumerate(self._before):
+        for entity, observation in enumerate(self._course.seen):
             if observation is None:
                 continue
             spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
