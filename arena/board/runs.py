@@ -64,13 +64,6 @@ class _Result(msgspec.Struct):
     time_total_s: float | None = None
 
 
-class _Best(msgspec.Struct):
-    """What the list takes of an experiment's `best.json`."""
-
-    trial: int
-    value: float | None
-
-
 _decode = msgspec.json.Decoder(_Result).decode
 
 
@@ -126,7 +119,7 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
             row.rate = ticks / seconds if ticks > 0 and seconds > 0 else last.ticks / last.time_total_s
         ratings = next((one.ratings for one in reversed(results) if one.ratings), {})
         row.measure = "Elo" if ratings else "return"
-        row.policies = [*{**last.policy_reward_mean, **ratings}]
+        row.policies = sorted({name.partition("@")[0] for name in (*last.policy_reward_mean, *ratings)})
         for name, value in (ratings or last.policy_reward_mean).items():
             if value is not None and (row.value is None or value > row.value):
                 row.best, row.value = name, value
@@ -141,8 +134,8 @@ def _of_experiment(row: _Row, folder: ExperimentFolder) -> None:
             row.done = sum(State(line["state"]).is_over for line in csv.DictReader(file))
     row.state = "under way" if going else "finished" if row.done == row.planned else "ended early"
     if folder.best.exists():
-        best = msgspec.json.decode(folder.best.read_bytes(), type=_Best)
-        row.best, row.value, row.measure = f"trial {best.trial}", best.value, "value"
+        best = msgspec.json.decode(folder.best.read_bytes(), type=dict[str, Any])
+        row.best, row.value, row.measure = f"trial {best['trial']}", best["value"], "value"
 
 
 def _ends(path: Path) -> list[bytes]:

@@ -56,6 +56,18 @@ def test_entities_may_have_names_of_their_own() -> None:
     assert declared_labels({"render_modes": []}, ("a",), (PAIR,), (PAIR,)) == ()
 
 
+def test_entities_have_pieces() -> None:
+    metadata = {"pieces": ["X", "O"]}
+    found = declared_labels(metadata, ("a", "b"), (PAIR,) * 2, (CHOICE,) * 2)
+    assert [labels.piece for labels in found] == ["X", "O"]
+    game = registry.adapt_environment("pettingzoo:classic.tictactoe_v3", {}, 1)
+    assert dict(zip(game.interface.entities, (one.piece for one in game.interface.labels), strict=True)) == {
+        "player_1": "X",
+        "player_2": "O",
+    }
+    game.close()
+
+
 def test_numbers_without_names_are_counted() -> None:
     assert parts(spaces.Discrete(3, start=2), ()) == (Part("action", (), 2),)
     assert [part.name for part in parts(PAIR, ())] == ["action 0", "action 1"]
@@ -90,6 +102,7 @@ def test_numbers_without_names_are_counted() -> None:
         ({"keys": {"d": "left"}}, spaces.Discrete(2), "'left' is no action"),
         ({"keys": {"d": True}}, spaces.Discrete(2), "True is no action"),
         ({"keys": {"d": 1}}, PAIR, "keys are for Discrete actions"),
+        ({"pieces": ["X", "O"]}, PAIR, r"metadata\['pieces'\]: got 2, expected a list of 1"),
     ],
 )
 def test_wrong_names_are_refused(metadata: dict[str, Any], acted: Any, message: str) -> None:

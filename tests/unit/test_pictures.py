@@ -152,6 +152,13 @@ def test_each_player_is_shown_the_board_from_its_side() -> None:
     assert infos[0][PICTURE] == infos[1][PICTURE]
 
 
+def test_pictures_name_the_policies_of_a_recorded_game() -> None:
+    game = begun(Touchdown, team_size=2, render_mode="ansi")
+    before = game.render().splitlines()
+    game.policies = ["walker", "learner", "chaser", "chaser"]
+    assert game.render().splitlines() == [*before, "walker: blue_0", "learner: blue_1", "chaser: red_0, red_1"]
+
+
 def test_payoffs_have_names_and_brackets_around_the_last_choice() -> None:
     game = begun(Matrix, render_mode="ansi")
     assert "[" not in game.render()

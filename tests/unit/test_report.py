@@ -42,12 +42,12 @@ from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.comparison import compared, estimate, write_comparison
 from arena.report.episodes import MOST_PARTS, EpisodeRows, UpdateRows, curve, edges_for
-from arena.report.learning import MOST_POINTS, logged_values
+from arena.report.learning import MOST_POINTS, Series, logged_values
 from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import recorded, records, result_text
+from arena.report.recorded import KeptGames, recorded, records, result_text
 from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -410,6 +410,39 @@ def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: 
 
 
 @pytest.mark.slow
+def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
+    beside = write_league(own.path / "evaluations" / "last", League(policies=2, episodes=20, rounds=1))
+    person = RunFolder(own.path / "evaluations" / "human-0001")
+    person.replays.mkdir(parents=True)
+    line = lines(beside.episodes)[0]
+    for seat, (policy, outcome) in zip(line["seats"], [("human", "win"), ("p0", "loss")], strict=True):
+        seat |= {"policy": policy, "outcome": outcome}
+    person.episodes.write_text(json.dumps(line) + "\n")
+    (own.path / "evaluations" / "tick-000000000010").mkdir()  # of the run itself
+    shutil.copy(beside.episodes, own.path / "evaluations" / "tick-000000000010")
+    os.utime(person.episodes, (beside.episodes.stat().st_mtime + 9,) * 2)
+    reader = RunReader(own.path)
+    newest, other = reader.look().kept
+    assert newest == KeptGames("human-0001", 1, "human won, p0 lost", recorded=True)
+    whole = [one for one in lines(beside.episodes) if not one.get("cut")]
+    won = np.mean([seat["outcome"] == "win" for one in whole for seat in one["seats"] if seat["policy"] == "p0"])
+    assert (other.name, other.recorded) == ("last", False) and f"p0 won {100 * won:.1f}" in other.result
+    person.episodes.write_text(json.dumps(line) * 1 + "\n" + json.dumps(line | {"episode": 1}) + "\n")
+    assert reader.look().kept[0].episodes == 2, "games that come later are seen"
+    assert "human-0001" in words(page(read_run(own.path)), "evaluations")
+
+
+def test_what_games_measure_is_drawn(own: RunFolder) -> None:
+    result = {"episode_reward_mean": 1.0, "policy_reward_mean": {"p0": 1.0}}
+    caught = [{"caught_mean": value, "caught_max": 9.0} for value in (1.5, None, 2.5)]
+    found = [result | {"ticks": 10 * place, "custom_metrics": one} for place, one in enumerate(caught, 1)]
+    own.results.write_text("".join(json.dumps(one) + "\n" for one in found))
+    data = page_data(read_run(own.path))
+    assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", "caught_mean"]
+    assert data.results["caught_mean"][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
+    assert figures(data, Colors(read_run(own.path).config))["results-2"]["data"][0]["y"] == [1.5, None, 2.5]
+
+
 def test_returns_and_shares_of_evaluations_have_intervals(own: RunFolder) -> None:
     line = {**lines(own.evaluations)[0], "return": 3.0}
     line |= {"wins": 0.75, "draws": 0.0, "losses": 0.25}

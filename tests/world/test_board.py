@@ -110,6 +110,7 @@ def test_the_list_says_what_a_run_does(tmp_path: Path) -> None:
     [row] = rows_of(board_at(tmp_path / "runs"))
     assert (row.path, row.kind, row.state, row.done, row.planned) == ("one", "run", "finished", 2000, 2000)
     assert (row.rate, row.best, row.value, row.measure) == (10.0, "p0", 0.25, "return")
+    assert row.policies == ["p0", "p1"]  # by which it is found, too
     shutil.rmtree(folder.boundaries)
     folder.boundaries.mkdir()
     [row] = rows_of(board_at(tmp_path / "runs"))
@@ -153,7 +154,7 @@ def test_the_list_reads_long_results(tmp_path: Path) -> None:
     later = line | {"ticks": 1600, "time_total_s": 20.0}
     folder.results.write_text("".join(json.dumps(one) + "\n" for one in (line, later)) + '{"ticks"')
     [row] = rows_of(board_at(tmp_path))
-    assert (row.rate, row.best, row.value) == (10.0, "p0@0", 1000.0)
+    assert (row.rate, row.best, row.value, row.policies) == (10.0, "p0@0", 1000.0, ["p0"])
 
 
 def test_an_experiment_with_a_damaged_table_does_not_stop_the_list(tmp_path: Path) -> None:

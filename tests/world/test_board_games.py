@@ -217,6 +217,42 @@ def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], g
     assert len(games_of(board[1])) == 1
     page.goto("about:blank")
     wait_for(lambda: games_of(board[1]) == [], 5)
+    page.go_back()
+    page.wait_for_selector("#picture[data-tick='3']")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")  # the browser keeps it
+    wait_for(lambda: games_of(board[1]) == [], 5)
+
+
+def test_a_click_on_a_cell_of_the_picture_is_a_move(go: Callable[..., Page]) -> None:
+    page = go("/play/tictactoe")
+    begin(page, seat_0="person", seat_1="person")
+    expect(page.locator("#status")).to_contain_text("Waiting for other people")
+    other = page.context.new_page()
+    other.goto(page.locator("#invite a").get_attribute("href") or "")
+    expect(page.locator("#title")).to_contain_text("you are player_1 (X)")
+    expect(other.locator("#title")).to_contain_text("you are player_2 (O)")
+    expect(page.locator("#status")).to_contain_text("Your turn")
+    expect(page.locator("#picture.cells")).to_have_count(1)
+    box = page.locator("#picture").bounding_box()
+    assert box is not None
+    corner = {"x": box["width"] * 5 / 6, "y": box["height"] / 6}
+    page.locator("#picture").click(position=corner)
+    expect(other.locator("#status")).to_contain_text("Your turn")
+    expect(other.locator("#picture")).to_have_attribute("data-tick", "1")
+    expect(other.locator("#moves button:disabled")).to_contain_text(["top right"])
+    drawn = pixels(other)
+    half, third = drawn.shape[0] // 3, drawn.shape[1] // 3
+    cells = [
+        [drawn[y * half + 40 : (y + 1) * half - 40, x * third + 40 : (x + 1) * third - 40] for x in range(3)]
+        for y in range(3)
+    ]
+    assert [[bool(np.ptp(cell.reshape(-1, 3), axis=0).max() > 100) for cell in row] for row in cells] == [
+        [False, False, True],
+        [False] * 3,
+        [False] * 3,
+    ]
+    other.locator("#picture").click(position=corner)
+    expect(other.locator("#problem")).to_have_text("top right is not a choice now.")
 
 
 def test_a_game_of_tictactoe_is_played_and_rated(

@@ -1,4 +1,6 @@
 // The list of runs: sorted, filtered, chosen for a comparison, and up to date.
+import { element } from "./games.js";
+
 const body = document.getElementById("rows");
 const filter = document.getElementById("filter");
 const compare = document.getElementById("compare");
@@ -18,13 +20,6 @@ const values = {
   size: (row) => sizes.get(row.path) ?? null,
 };
 
-function make(tag, text = "", attributes = {}) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 function ago(seconds) {
@@ -41,32 +36,20 @@ function bytes(size) {
 }
 
 function line(row) {
-  const made = make("tr", "", { "data-path": row.path });
-  const box = made.appendChild(make("td"));
-  if (row.kind === "run") {
-    const mark = box.appendChild(make("input", "", { type: "checkbox", "aria-label": `compare ${row.name}` }));
-    mark.checked = chosen.has(row.path);
-    mark.addEventListener("change", () => {
-      mark.checked ? chosen.add(row.path) : chosen.delete(row.path);
-      count();
-    });
-  }
-  const name = made.appendChild(make("th", "", { scope: "row" }));
-  name.append(make("a", row.name, { href: `/${row.kind}/${row.path}` }));
-  if (row.kind === "experiment") name.append(" ", make("span", "experiment", { class: "muted" }));
-  made.appendChild(make("td")).append(make("span", row.state, { class: `state ${row.state.replace(" ", "-")}` }));
   const share = row.planned ? Math.min(1, row.done / row.planned) : null;
-  const progress = made.appendChild(make("td", "", { class: "n progress" }));
-  if (share !== null) progress.append(make("progress", "", { max: 1, value: share, "aria-label": "progress" }));
-  progress.append(row.done === null ? "" : share === null ? `${plain.format(row.done)} ticks` : ` ${Math.floor(100 * share)} %`);
-  made.append(make("td", row.rate === null ? "" : plain.format(row.rate), { class: "n" }));
-  made.append(make("td", row.best));
+  const mark = (event) => (event.target.checked ? chosen.add(row.path) : chosen.delete(row.path), count());
   const value = row.value === null ? "" : `${row.measure === "Elo" ? Math.round(row.value) : row.value.toPrecision(3)} `;
-  const cell = made.appendChild(make("td", value, { class: "n" }));
-  cell.append(make("span", row.value === null ? "" : row.measure, { class: "muted" }));
-  made.append(make("td", row.began === null ? "" : ago(clock - row.began), { class: "n" }));
-  made.append(make("td", bytes(sizes.get(row.path)), { class: "n size" }));
-  return made;
+  return element("tr", { "data-path": row.path },
+    element("td", {}, row.kind === "run" && element("input", { type: "checkbox", "aria-label": `compare ${row.name}`, checked: chosen.has(row.path), onchange: mark })),
+    element("th", { scope: "row" }, element("a", { href: `/${row.kind}/${row.path}` }, row.name), row.kind === "experiment" && " ", row.kind === "experiment" && element("span", { class: "muted" }, "experiment")),
+    element("td", {}, element("span", { class: `state ${row.state.replace(" ", "-")}` }, row.state)),
+    element("td", { class: "n progress" }, share !== null && element("progress", { max: 1, value: share, "aria-label": "progress" }),
+      row.done !== null && (share === null ? `${plain.format(row.done)} ticks` : ` ${Math.floor(100 * share)} %`)),
+    element("td", { class: "n" }, row.rate !== null && plain.format(row.rate)),
+    element("td", {}, row.best),
+    element("td", { class: "n" }, value, element("span", { class: "muted" }, value && row.measure)),
+    element("td", { class: "n" }, row.began !== null && ago(clock - row.began)),
+    element("td", { class: "n size" }, bytes(sizes.get(row.path))));
 }
 
 function matching() {

@@ -80,13 +80,10 @@ function keep(frame) {
   if (old) game.bytes -= old.size;
   game.frames.set(frame.tick, { ...frame, size });
   game.bytes += size;
-  while (game.bytes > MOST_BYTES || game.frames.size > MOST_FRAMES) {
-    let farthest = null; // those that were played are the first to go
-    for (const tick of game.frames.keys())
-      if (farthest === null || Math.abs(tick - game.tick) > Math.abs(farthest - game.tick)) farthest = tick;
-    game.bytes -= game.frames.get(farthest).size;
-    game.frames.delete(farthest);
-  }
+  if (game.bytes <= MOST_BYTES && game.frames.size <= MOST_FRAMES) return;
+  const far = [...game.frames.keys()].reduce((one, other) => (Math.abs(other - game.tick) > Math.abs(one - game.tick) ? other : one));
+  game.bytes -= game.frames.get(far).size;
+  game.frames.delete(far);
 }
 
 // Asks for the ticks that come next, if too few of them are there.

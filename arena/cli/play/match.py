@@ -23,6 +23,7 @@ from arena.config.members import seats_by_policy
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest, pluralize
 from arena.game.api import Interface
+from arena.opened import Run
 from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
@@ -106,14 +107,11 @@ def version_of(config: Config, folder: RunFolder | None, name: str, *, path: str
 
 def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
     """The player of a run with the highest rating among those that play this seat in some match."""
-    from arena.league.ratings.standings import league_table  # imports scipy
-    from arena.league.read_results import read
-
     if folder is None:
         raise ConfigError("a configuration has no ratings; name a run folder, or a policy", path="--against")
-    found, suited = read(folder), {name for name, seats in seats_by_policy(config).items() if seat in seats}
-    rows = [row for table in league_table(found.timeline, found.cut, config).tables for row in table]
-    known = [row.player for row in sorted(rows, key=lambda row: -row.elo) if row.player.partition("@")[0] in suited]
+    suited = {name for name, seats in seats_by_policy(config).items() if seat in seats}
+    rows = sorted(Run(folder.path).standings(), key=lambda row: -row["elo"])
+    known: list[str] = [row["player"] for row in rows if row["player"].partition("@")[0] in suited]
     if not known:
         raise ConfigError(f"no player of seat {seat} has a rating in this run; name a policy", path="--against")
     return known[0]
