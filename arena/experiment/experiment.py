@@ -18,8 +18,8 @@ from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.outcome import Combination, rank
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.tables import FollowedExperiment, outcome_data
-from arena.experiment.values import TrialRow, flat_numbers
-from arena.records.result_file import read_results
+from arena.experiment.values import TrialRow
+from arena.records.result_file import numbers, read_results
 from arena.run import mpirun
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Trial:
         """The greatest, the least and the last value of every number of the results, by its path."""
         found: dict[str, dict[str, float]] = {}
         for result in self.results:
-            for path, value in flat_numbers(result):
+            for path, value in numbers(result).items():
                 known = found.setdefault(path, {"max": value, "min": value, "last": value})
                 known.update(max=max(known["max"], value), min=min(known["min"], value), last=value)
         return found

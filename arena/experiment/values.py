@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from arena.experiment.config import MetricConfig
 from arena.records.journal import JournalTail
+from arena.records.result_file import numbers
 
 
 class FollowedResults:
@@ -39,9 +40,8 @@ class FollowedResults:
         for line in self._tail.fresh(iter):
             self.ticks = int(line.get("ticks", self.ticks))
             self.done = line.get("done") is True
-            value = number_at(line, self._key)
-            if value is not None:
-                fresh.append((int(line.get("training_iteration", 0)), value))
+            if (value := numbers(line).get(self._key)) is not None:
+                fresh.append((int(line.get("training_iteration", 0)), float(value)))
                 self.at.append(self.ticks)
         self.points += fresh
         return fresh
@@ -50,29 +50,6 @@ class FollowedResults:
     def values(self) -> list[float]:
         """The values of the metric, result after result."""
         return [value for _, value in self.points]
-
-
-def number_at(result: Mapping[str, Any], key: str) -> float | None:
-    """The number at a path of a result, such as `policy_reward_mean/blue`; None where there is none, or a NaN.
-
-    A part may hold `/` itself: names of policies do not, but names of metrics of the user's own may.
-    """
-    if key in result:
-        value = result[key]
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if number else None
-    head, slash, rest = key.partition("/")
-    inner = result.get(head)
-    return number_at(inner, rest) if slash and isinstance(inner, Mapping) else None
-
-
-def flat_numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every finite number of a result with its path."""
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            yield from flat_numbers(value, f"{prefix}{name}/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            yield f"{prefix}{name}", float(value)
 
 
 def judged(values: Sequence[float], metric: MetricConfig) -> float | None:

@@ -12,7 +12,8 @@ from scipy import stats
 from arena.experiment.config import MetricConfig
 from arena.experiment.display import outcome_lines
 from arena.experiment.outcome import rank
-from arena.experiment.values import FollowedResults, TrialRow, judged, number_at
+from arena.experiment.values import FollowedResults, TrialRow, judged
+from arena.records.result_file import numbers
 
 METRIC = MetricConfig()
 
@@ -99,7 +100,7 @@ def test_scopes_choose_the_results_that_count(scope: str, mode: str, value: floa
 
 def test_numbers_of_results_are_found_by_their_paths() -> None:
     result = {"a": 1, "b": {"c": 2.5, "d/e": 3, "none": None}, "flag": True}
-    assert [number_at(result, key) for key in ("a", "b/c", "b/d/e", "b/none", "b", "flag", "x/y")] == [
+    assert [numbers(result).get(key) for key in ("a", "b/c", "b/d/e", "b/none", "b", "flag", "x/y")] == [
         1.0, 2.5, 3.0, None, None, None, None,
     ]  # fmt: skip
 
