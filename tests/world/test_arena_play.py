@@ -259,7 +259,7 @@ def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
     [
         (RPS, ["--seat", "2"], "--seat: got 2, but match 0 has 2 seats"),
         (RPS, ["--match", "2"], "--match: got 2, but there are 2 matches"),
-        (RPS, ["--advice", "gren"], "--advice: no policy 'gren'; did you mean 'green'?"),
+        (RPS, ["--advice", "gren"], "--advice: there is no player 'gren'; did you mean 'green'?"),
         (RPS, ["--checkpoints", "last"], "--checkpoints: a configuration has no checkpoints"),
         (RPS, ["--against", "blu"], "--against: 'blu' is no policy and no algorithm; did you mean 'blue'?"),
         (RPS, ["--against", "0=red"], "--against: '0' is no other seat; they are 1"),

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
@@ -145,13 +144,11 @@ class WatchedEpisode:
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""
-        if player not in self._config.policies:  # a snapshot
-            return player, policy_at(self._config, self._folder, player, path="replays")
-        policy, versions = self._config.policies[player], policy_versions(self._folder, player)
-        if not versions:
-            return player, policy
-        ticks = max((tick for tick in versions if tick <= self._episode.begin), default=min(versions))
-        return f"{player}@{ticks}", msgspec.structs.replace(policy, frozen=True, load=str(versions[ticks]))
+        if player in self._config.policies and (versions := policy_versions(self._folder, player)):
+            player = (
+                f"{player}@{max((tick for tick in versions if tick <= self._episode.begin), default=min(versions))}"
+            )
+        return player, policy_at(self._config, self._folder, player, path="replays")
 
 
 def _watch() -> None:

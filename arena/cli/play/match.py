@@ -21,7 +21,7 @@ from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.members import seats_by_policy
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, nearest, pluralize
+from arena.errors import ConfigError, pluralize
 from arena.game.api import Interface
 from arena.opened import Run
 from arena.plan.build import make_plan
@@ -96,15 +96,6 @@ def as_adviser(name: str, policy: PolicyConfig) -> dict[str, Any]:
     return {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
 
 
-def version_of(config: Config, folder: RunFolder | None, name: str, *, path: str) -> PolicyConfig:
-    """A policy of a frozen configuration, as `blue`, or of a run at a tick, as `blue@5000`; `path` is the option."""
-    if name in config.policies:
-        return config.policies[name]
-    if "@" in name:
-        return policy_at(config, folder, name, path=path)
-    raise ConfigError(f"no policy {name!r}; {nearest(name, config.policies)}", path=path)
-
-
 def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
     """The player of a run with the highest rating among those that play this seat in some match."""
     if folder is None:
@@ -138,7 +129,7 @@ def opponents(
         if name == BEST and name not in config.policies:
             name = best_player(config, folder, seat)
         if name in config.policies or "@" in name:
-            found[seat] = name, version_of(config, folder, name, path="--against")
+            found[seat] = name, policy_at(config, folder, name, path="--against")
         else:
             label = name.rpartition(":")[2]  # of a class its own name
             found[seat] = next(one for one in numbered(label) if one not in config.policies), opponent_of(config, name)
@@ -183,7 +174,7 @@ def human_match(
     shown = msgspec.structs.replace(env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=())
     options = {"seats": {}, "labels": {}, **options}
     if advice is not None:
-        options["advice"] = as_adviser(advice, version_of(config, folder, advice, path="--advice"))
+        options["advice"] = as_adviser(advice, policy_at(config, folder, advice, path="--advice"))
         configured(advice, options["advice"])
     if output.on_pages:
         seats_of = seats_by_policy(config)
