@@ -106,7 +106,7 @@ export function thoughts(title, decisions, { choices, shares, value }, taken, fi
   const of = (decision, place) => {
     const all = decision.options.map((option, at) => ({ ...option, share: shares[place]?.[at] ?? 0, taken: taken && taken[place] === option.choice }));
     const shown = all.sort((a, b) => b.share - a.share).filter((option, at) => at < 6 || option.taken);
-    const chosen = decision.bounds && `: ${number(choices[place])}${taken ? `, chosen: ${number(taken[place])}` : ""}`;
+    const chosen = decision.bounds && `: would choose ${number(choices[place])}${taken ? `; chosen: ${number(taken[place])} ✓` : ""}`;
     return element("div", { class: "thought" }, element("p", {}, decision.what, chosen),
       element("ul", {}, ...shown.map((option) => element("li", option.taken ? { class: "taken" } : {},
         element("span", { class: "bar-of", style: { "--p": `${100 * option.share}%` } }),

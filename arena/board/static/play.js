@@ -238,12 +238,18 @@ function map(units, types, pick, state, title) {
 addEventListener("pagehide", () => leaving.abort()); // a page that the browser keeps ends its game, too
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 document.addEventListener("keydown", (event) => {
-  if (!turn || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
+  if (over || event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
+  if (event.key.startsWith("Arrow")) event.preventDefault(); // moves the piece, not the page
+  if (!turn) return;
   const key = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", " ": "space", Enter: "enter" }[event.key] ?? event.key;
   const place = turn.decisions.findIndex((decision, one) => !decision.bounds && (single() || (decision.actor !== null && decision.actor === actor) || (decision.actor === null && chosen[one] === null)));
   const decision = turn.decisions[place];
   const option = decision && decision.options.find((one) => keysOf(decision, one).includes(key));
-  if (option) {
+  const [axis, way] = { left: ["x", -1], right: ["x", 1], up: ["y", 1], down: ["y", -1] }[key] ?? [];
+  if (axis && turn.decisions.some(({ what, bounds }) => bounds && what.replace("-", "") === axis)) { // numbers named x and y, or -x and -y
+    chosen = turn.decisions.map(({ what, bounds, whole }) => (what.replace("-", "") === axis ? bounds[way === (what[0] === "-" ? -1 : 1) ? 1 : 0] : middle(bounds, whole)));
+    send();
+  } else if (option) {
     event.preventDefault();
     event.target.closest("summary, a")?.blur(); // so that Enter plays the move
     choose(place, option.choice);
