@@ -396,10 +396,12 @@ class HPPO(PPO):
 
         return act
 
-    def state_value(self, observations: Any) -> None:
+    def state_value(self, observations: Any, memory: Any = None) -> None:
         """Not known: it depends on the manager's option."""
 
-    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    def log_prob(
+        self, observations: Any, actions: Any, masks: NDArray[np.int8] | None, memory: Any = None
+    ) -> NDArray[np.float64]:
         """Refused, as the options that were played are not recorded."""
         raise ConfigError(
             "the probability of an action of hppo depends on the manager's option, which samples do not tell; "

@@ -209,13 +209,13 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
     else:
         # Prints what happens, tick by tick; with the game's own text, if it has one.
         written = TEXT in rendering(match.playable).modes
-        course = Course()
+        course = EpisodeActions()
         for event, game in events_of(match, episode, render_mode=TEXT if written else None):
             parts = []
             for entity, did in zip(match.manifest.entities, course.take(event, game), strict=False):
                 earned = f"earns {did['reward']:.6g}" if did["reward"] else ""
-                if words := [*filter(None, (did.get("action"), earned, did["end"]))]:
-                    parts.append(" ".join([entity.name, *words]))
+                if texts := [*filter(None, (did.get("action"), earned, did["end"]))]:
+                    parts.append(" ".join([entity.name, *texts]))
             if event.step is not None:
                 say(f"tick {event.tick}: {', '.join(parts)}")
             if written and isinstance(text := rendered(match.manifest, game), str):
@@ -223,7 +223,7 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
     return 0
 
 
-class Course:
+class EpisodeActions:
     """What the entities of an episode do, tick by tick.
 
     Attributes:

@@ -23,7 +23,7 @@ from arena.records.boundary import newest_tick
 from arena.records.faults import fault_of, fault_text
 from arena.records.folder import RunFolder, not_a_run
 from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
-from arena.records.journal import JournalReader, JournalTail, file_stamp
+from arena.records.journal import FollowedJournal, JournalReader, file_stamp
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
@@ -88,7 +88,7 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._faults = JournalTail(folder.faults)
+        self._faults = FollowedJournal(folder.faults)
         self._rounds: Sequence[Round] = ()
         self._first_look = True
         self._begin()
@@ -99,9 +99,9 @@ class FollowedRun:
         self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
-        self._episodes, self._metrics = JournalTail(self.folder.episodes), JournalTail(self.folder.metrics)
-        self._games = JournalTail(self.folder.games)
-        self._results = JournalTail(self.folder.results)
+        self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
+        self._games = FollowedJournal(self.folder.games)
+        self._results = FollowedJournal(self.folder.results)
         self._lanes: Mapping[int, int] = {}  # by match
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played

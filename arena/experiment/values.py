@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from arena.experiment.config import MetricConfig
-from arena.records.journal import JournalTail
+from arena.records.journal import FollowedJournal
 from arena.records.result_file import numbers
 
 
@@ -22,7 +22,7 @@ class FollowedResults:
         self._forget()
 
     def _forget(self) -> None:
-        self._tail = JournalTail(self._path)
+        self._tail = FollowedJournal(self._path)
         self.ticks = 0
         self.done = False  # whether the newest result is the last one of a run that has come to its end
         self.points: list[tuple[int, float]] = []  # training_iteration and value, of results with the metric

@@ -218,7 +218,7 @@ class JournalReader:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
 
 
-class JournalTail:
+class FollowedJournal:
     """A journal that is read while it grows: each time the whole lines that are new.
 
     Attributes:

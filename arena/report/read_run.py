@@ -38,11 +38,11 @@ from arena.records.formats import (
     round_of,
     update_of,
 )
-from arena.records.journal import JournalReader, JournalTail, file_stamp
+from arena.records.journal import FollowedJournal, JournalReader, file_stamp
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
-from arena.report.recorded import KeptGames, kept_games
+from arena.report.recorded import EvaluationGames, evaluation_games
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
@@ -112,7 +112,7 @@ class RunFiles:
     boundary: int | None  # the newest tick from which the run can go on; None without one
     sources: Sequence[Source]  # in the order of the reading
     journals: JournalView  # as they were when the reading began
-    kept: Sequence[KeptGames]  # beside the run
+    kept: Sequence[EvaluationGames]  # beside the run
     replays: set[tuple[int, int]]  # round and match of those that are known to have replays; `recorded` adds to it
 
     @property
@@ -153,12 +153,12 @@ class RunReader:
         self._stamp = file_stamp(self.folder.config)  # before it is read: what is written from now on is new
         with located(who=_OTHER_VERSION):
             self._config = load_config(self.folder.config)
-        self._tails: dict[Path, JournalTail] = {}
+        self._tails: dict[Path, FollowedJournal] = {}
         self._rows, self._updates = EpisodeRows(checks=self._checks), UpdateRows()
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self._replays: set[tuple[int, int]] = set()
-        self._kept: dict[Path, tuple[int, KeptGames]] = {}
+        self._kept: dict[Path, tuple[int, EvaluationGames]] = {}
         self.share = 0.0
 
     @property
@@ -193,7 +193,7 @@ class RunReader:
 
         def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
             if path in journals.sizes:
-                yield from self._tails.setdefault(path, JournalTail(path)).fresh(read, stop or journals.sizes[path])
+                yield from self._tails.setdefault(path, FollowedJournal(path)).fresh(read, stop or journals.sizes[path])
 
         def known(path: Path, read: Callable[[JournalReader], Iterator[T]]) -> list[T]:
             found = self._lines.setdefault(path, [])
@@ -234,7 +234,7 @@ class RunReader:
                 ),
             ],
             journals=journals,
-            kept=kept_games(folder, self._kept),
+            kept=evaluation_games(folder, self._kept),
             replays=self._replays,
         )
         _check(found, last)

@@ -70,7 +70,7 @@ def records(folder: RunFolder, table: EpisodeTable, rows: Iterable[int]) -> Iter
         yield from journal.lines(EpisodeRecord)
 
 
-class KeptGames(msgspec.Struct, frozen=True):
+class EvaluationGames(msgspec.Struct, frozen=True):
     """Games beside a run, in a folder of its `evaluations`: of `arena evaluate`, or of people."""
 
     name: str  # of the folder
@@ -79,7 +79,7 @@ class KeptGames(msgspec.Struct, frozen=True):
     recorded: bool  # whether there are replays
 
 
-def kept_games(folder: RunFolder, known: dict[Path, tuple[int, KeptGames]]) -> list[KeptGames]:
+def evaluation_games(folder: RunFolder, known: dict[Path, tuple[int, EvaluationGames]]) -> list[EvaluationGames]:
     """The newest of them, the newest first; `known` are those that were read before, with the sizes of their files.
 
     Those of the run's own evaluations, which `evaluations.jsonl` has, are left out.
@@ -93,14 +93,14 @@ def kept_games(folder: RunFolder, known: dict[Path, tuple[int, KeptGames]]) -> l
     return [known[path][1] for path in found]
 
 
-def _kept(path: Path) -> KeptGames:
+def _kept(path: Path) -> EvaluationGames:
     lines = [*JournalReader(path).lines(EpisodeRecord)]
     results = [
         f"{name} won {percent(fmean(one.won))}" if one.games else f"{name} {decimal(fmean(one.returns))}"
         for name, one in results_of(lines).items()
     ]
     text = result_text(lines[0]) if len(lines) == 1 else ", ".join(results)
-    return KeptGames(path.parent.name, len(lines), text, (path.parent / "replays").is_dir())
+    return EvaluationGames(path.parent.name, len(lines), text, (path.parent / "replays").is_dir())
 
 
 def result_text(record: EpisodeRecord) -> str:

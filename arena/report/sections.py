@@ -28,7 +28,7 @@ from arena.report.learning import (
 from arena.report.learning import results as of_results
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
-from arena.report.recorded import KeptGames, recorded, records, result_text
+from arena.report.recorded import EvaluationGames, recorded, records, result_text
 from arena.report.replays import Place, Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
@@ -53,7 +53,7 @@ class PageData(msgspec.Struct, frozen=True):
     logged: dict[str, dict[str, Series]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
-    kept: list[KeptGames]
+    kept: list[EvaluationGames]
     exploitability: list[RoundExploitability]
     lineage: Lineage
     champions: list[Champion]

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
-from arena.cli.play.decisions import Opinion, check_playable, decisions, joined, lines, tables
+from arena.cli.play.decisions import Advice, check_playable, decisions, joined, lines, tables
 from arena.cli.play.human import Advisor, configured
 from arena.errors import ConfigError
 from arena.game.labels import declared_labels
@@ -181,7 +181,7 @@ def given(algorithm: str, **options: Any) -> dict[str, Any]:
 def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str, options: dict[str, Any]) -> None:
     advisor = Advisor("blue", given(algorithm, **options), DUEL_SPACE, DUEL_SPACE.action_space)
     decided = decisions(DUEL_SPACE, DUEL_SPACE.action_space, DUEL_SEEN, None)
-    opinion = advisor.opinion(DUEL_SEEN, None, decided)
+    opinion = advisor.advice(DUEL_SEEN, None, decided)
     shares = [share for share in opinion.shares if share is not None]
     assert [len(share) for share in shares] == [2, 3, 2]
     assert [sum(share) for share in shares] == pytest.approx([1.0] * 3)
@@ -198,10 +198,10 @@ def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str,
 BOX, LOOKS = spaces.Box(-1, 1, (3,), np.float32), np.random.default_rng(2).uniform(-1, 1, (4, 3)).astype(np.float32)
 
 
-def opinions(advisor: Advisor, action_space: Any) -> list[Opinion]:
+def opinions(advisor: Advisor, action_space: Any) -> list[Advice]:
     """What it thinks on the ticks of an episode."""
     advisor.begin()
-    return [advisor.opinion(seen, None, decisions(BOX, action_space, seen, None)) for seen in LOOKS]
+    return [advisor.advice(seen, None, decisions(BOX, action_space, seen, None)) for seen in LOOKS]
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_advice_of_a_memory_is_that_of_its_whole_episode() -> None:
         whole = np.exp(advisor._algorithm.log_prob(LOOKS, np.full(4, choice), None))
         assert [one.shares[0][choice] for one in found if one.shares[0]] == pytest.approx(whole, rel=1e-5)
     assert opinions(advisor, space) == found, "a new episode begins without a memory"
-    alone = advisor.opinion(LOOKS[3], None, decisions(BOX, space, LOOKS[3], None))
+    alone = advisor.advice(LOOKS[3], None, decisions(BOX, space, LOOKS[3], None))
     assert alone != found[3]
 
 

@@ -47,7 +47,7 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import KeptGames, recorded, records, result_text
+from arena.report.recorded import EvaluationGames, recorded, records, result_text
 from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -423,7 +423,7 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
     os.utime(person.episodes, (beside.episodes.stat().st_mtime + 9,) * 2)
     reader = RunReader(own.path)
     newest, other = reader.look().kept
-    assert newest == KeptGames("human-0001", 1, "human won, p0 lost", recorded=True)
+    assert newest == EvaluationGames("human-0001", 1, "human won, p0 lost", recorded=True)
     whole = [one for one in lines(beside.episodes) if not one.get("cut")]
     won = np.mean([seat["outcome"] == "win" for one in whole for seat in one["seats"] if seat["policy"] == "p0"])
     assert (other.name, other.recorded) == ("last", False) and f"p0 won {100 * won:.1f}" in other.result

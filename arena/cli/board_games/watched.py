@@ -23,7 +23,7 @@ from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.decisions import decisions, tables
 from arena.cli.play.human import Advisor
 from arena.cli.play.match import as_adviser
-from arena.cli.replay import Course
+from arena.cli.replay import EpisodeActions
 from arena.config import load_config
 from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError
@@ -54,7 +54,7 @@ class WatchedEpisode:
         self._per_second = renders.per_second
         self._events: Iterator[tuple[Event, BatchedEnv]] = iter(())
         self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
-        self._course = Course()
+        self._course = EpisodeActions()
         self._returns = np.zeros(0)
         self._asks = False  # whether policies are asked, from the first tick on
         self._advisors: dict[int, tuple[str, Advisor | None]] = {}  # by entity, with its name, or why there is none
@@ -139,7 +139,7 @@ class WatchedEpisode:
                 mask = event.frame.masks[entity]
                 mask = None if mask is None else mask[0]
                 decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
-                opinion = advisor.opinion(observation, mask, decided)
+                opinion = advisor.advice(observation, mask, decided)
                 fields[entity]["advice"] = {"name": name, "decisions": decided, "opinion": opinion}
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:

@@ -102,7 +102,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Opinion:
+class Advice:
     """What a policy thinks of the decisions of a tick."""
 
     choices: Sequence[float]  # that it would make
@@ -120,8 +120,8 @@ class Turn:
     earned: float  # the return so far
     tables: Sequence[Table]  # the observation
     decisions: Sequence[Decision]
-    advice: Opinion | None = None
-    by: Mapping[str, Opinion] = field(default_factory=dict)  # those of the opponents, by name
+    advice: Advice | None = None
+    by: Mapping[str, Advice] = field(default_factory=dict)  # those of the opponents, by name
 
 
 def check_playable(action_space: Space[Any]) -> None:

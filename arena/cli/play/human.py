@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from arena import registry
 from arena.cli.play.decisions import (
+    Advice,
     Decision,
-    Opinion,
     Turn,
     check_playable,
     decisions,
@@ -153,8 +153,8 @@ class Human:
             earned,
             tables(spaces[0], labels.observations, observation),
             decided,
-            None if advisor is None else advisor.opinion(observation, mask, decided),
-            {name: judge.opinion(observation, mask, decided) for name, judge in self._judges[agent].items()},
+            None if advisor is None else advisor.advice(observation, mask, decided),
+            {name: judge.advice(observation, mask, decided) for name, judge in self._judges[agent].items()},
         )
 
 
@@ -305,7 +305,7 @@ class Advisor:
         else:
             self._memory = np.zeros((1, self._served.memory_size), np.float32)
 
-    def opinion(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Opinion:
+    def advice(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Advice:
         """What it thinks of the decisions of a tick, of which each has at least one option."""
         seen, masks = stack(self._observation_space, [observation]), None if mask is None else mask[None]
         before: dict[str, Any] = {}
@@ -328,7 +328,7 @@ class Advisor:
                 except ConfigError:  # not of these options, or this seat
                     self._tells = False
             shares.append([float(one.choice == chosen) for one in decision.options] if decision.options else None)
-        return Opinion(choices, shares, value)
+        return Advice(choices, shares, value)
 
     def _shares(
         self, observation: Any, mask: Any, decided: Sequence[Decision], place: int, before: Mapping[str, Any]
