@@ -17,7 +17,7 @@ from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.report.charts import figures
 from arena.report.colors import Colors
-from arena.report.learning import stride
+from arena.report.learning import thinned
 from arena.report.page import CONTENTS, shown, template_values
 from arena.report.read_run import RunFiles
 from arena.report.sections import Rated, page_data, rated
@@ -84,11 +84,9 @@ def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:
     """By policy, at some ticks, the samples and seconds of its updates; by "" the seconds of results."""
     found = {}
     for policy, rows in files.updates.clocks.items():
-        ends = [*range((step := stride(len(rows), _CLOCK_POINTS)) - 1, len(rows) - 1, step), len(rows) - 1]
+        ends = thinned(range(len(rows)), _CLOCK_POINTS)
         found[policy] = dict(zip(("ticks", "samples", "seconds"), rows[ends].T.tolist(), strict=True))
-    timed = [line for line in files.results if line.time_total_s is not None]
-    step = stride(len(timed), _CLOCK_POINTS)
-    if timed := [*timed[step - 1 : -1 : step], *timed[-1:]]:
+    if timed := thinned([line for line in files.results if line.time_total_s is not None], _CLOCK_POINTS):
         found[""] = {"ticks": [line.ticks for line in timed], "seconds": [line.time_total_s or 0.0 for line in timed]}
     return found
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -12,6 +13,8 @@ from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records.formats import EvaluationLine
 from arena.report.episodes import Curve, EpisodeTable, UpdateRows, curve, edges_for
 from arena.report.read_run import RunFiles
+
+T = TypeVar("T")
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
 _MOST_BARS = 40  # of lengths
@@ -82,15 +85,17 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
 
 
 def results(files: RunFiles) -> dict[str, dict[str, Series]]:
-    """The rewards of the results, and means of what games and callbacks measure; by policy, or "" of all together."""
+    """The rewards of the results, and means of what games and callbacks measure; by policy, or "" of all together.
+
+    Where there are more results than fit the page, they are those of every second, fourth, ... one.
+    """
     if not files.results:
         return {}
-    ticks, last = [float(line.ticks) for line in files.results], files.results[-1]
+    lines, last = thinned(files.results, MOST_POINTS), files.results[-1]
 
     def series(values: Iterable[float | None]) -> Series:
-        return Series(ticks, [*values])
+        return Series([float(line.ticks) for line in lines], [*values])
 
-    lines = files.results
     names = [name for name in files.config.policies if name in last.policy_reward_mean]
     measured = [name for name in last.custom_metrics if name.endswith("_mean")]
     return {
@@ -154,6 +159,12 @@ def stride(number: int, most: int) -> int:
     It is a power of two: while points come in, those that are shown stay.
     """
     return 1 << max(0, math.ceil(math.log2(max(1, number) / most)))
+
+
+def thinned(items: Sequence[T], most: int) -> list[T]:
+    """Each `stride`-th item, and the last one."""
+    step = stride(len(items), most)
+    return [*items[step - 1 : -1 : step], *items[-1:]]
 
 
 def evaluations(files: RunFiles) -> list[Evaluation]:

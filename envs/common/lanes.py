@@ -16,6 +16,7 @@ from envs.common.drawing import RENDER_MODES, Board
 
 Integers = NDArray[np.int64]
 
+_NAMED = 6  # entities of a policy that a picture names
 STEP = 0.1  # length of a move
 MOVES = STEP * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float64)  # by choice, as MOVE_NAMES
 MOVE_NAMES = ["stay", "right", "left", "up", "down"]
@@ -69,11 +70,10 @@ class Lanes(ABC):
 
     def render(self) -> NDArray[np.uint8] | str:
         """Lane 0 as a picture `[height, width, 3]`, or as text."""
-        board, entities = self.board(), self.interface.entities
-        who = {
-            name: [one for one, of in zip(entities, self.policies, strict=True) if of == name] for name in self.policies
-        }
-        lines = [f"{name}: {', '.join(mine)}" for name, mine in who.items()]
+        board, who = self.board(), dict[str, list[str]]()
+        for entity, policy in zip(self.interface.entities, self.policies, strict=False):
+            who.setdefault(policy, []).append(entity)
+        lines = [f"{name}: {', '.join(mine[:_NAMED])}" + ", ..." * (len(mine) > _NAMED) for name, mine in who.items()]
         return board._replace(lines=[*board.lines, *lines]).render(self.render_mode)
 
     @abstractmethod
