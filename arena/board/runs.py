@@ -28,7 +28,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import is_left, is_locked
 from arena.report.comparison import compared
 from arena.report.page import script_json, shown
-from arena.report.read_run import read_run
+from arena.report.read_run import RewardLine, read_run
 
 _DEEPEST, _MOST = 4, 20_000  # folders below the root, and how many are looked at
 _TAIL = 65_536  # bytes; a result of a league of a hundred players has 10,000
@@ -54,14 +54,11 @@ class _Row(msgspec.Struct):
     began: float | None = None  # seconds since 1970
 
 
-class _Result(msgspec.Struct):
+class _Result(RewardLine, frozen=True):
     """What the list takes of a result."""
 
-    ticks: int
     done: bool = False
-    policy_reward_mean: dict[str, float | None] = {}
     ratings: dict[str, float | None] = {}
-    time_total_s: float | None = None
 
 
 _decode = msgspec.json.Decoder(_Result).decode

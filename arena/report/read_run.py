@@ -85,8 +85,8 @@ class RewardLine(msgspec.Struct, frozen=True):
     """What the report takes of a result."""
 
     ticks: int
-    episode_reward_mean: float | None
-    policy_reward_mean: dict[str, float | None]
+    episode_reward_mean: float | None = None
+    policy_reward_mean: dict[str, float | None] = {}
     time_total_s: float | None = None  # of running, up to this result
     custom_metrics: dict[str, float | None] = {}
 
