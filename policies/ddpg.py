@@ -37,7 +37,7 @@ from policies.common.options import (
     wrong,
 )
 from policies.common.replay import Transitions
-from policies.networks.critics import ActorAndCritics, Critics, actor_features, frozen
+from policies.networks.critics import ActorAndCritics, Critics, actor_features, frozen, make_actor
 from policies.networks.heads import normal
 from policies.networks.reparameterized import ActionNoise, GumbelSoftmaxActions, TanhActions, noisy
 
@@ -90,7 +90,7 @@ class DDPG(OffPolicy):
         encoder = self.make_encoder(generator)
         critics = Critics(encoder, actions=self.actions.inputs, outputs=1, count=self.n_critics, **layers)
         own = self.make_actor_encoder(encoder, generator)
-        self.network = ActorAndCritics(critics, outputs, encoder=own, **layers).to(self.device)
+        self.network = ActorAndCritics(critics, make_actor(critics.features, outputs, own, **layers)).to(self.device)
         self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
         if isinstance(self.actions, TanhActions):
             self.noise = noise_of(o, env.num_envs, outputs, self.generator)

@@ -35,7 +35,7 @@ from typing_extensions import Self
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.algorithm import Metrics, moved
+from policies.common.algorithm import Metrics
 from policies.common.columns import RaggedTensor
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -197,11 +197,6 @@ class DQN(OffPolicy):
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Any:
         return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
 
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Any:
-        if isinstance(self.network, UnitQNetwork):
-            return self._uniform(self.network(moved(self.normalization(self.experience.leaves), self.device))).cpu()
-        return super().act_randomly(rows, mask)
-
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
         """The most valuable actions, or random ones as often as at the end of the run."""
         if generator is None:
@@ -225,7 +220,7 @@ class DQN(OffPolicy):
         if isinstance(self.network, UnitQNetwork):  # each decision by itself
             decisions = self.network(leaves)
             explores, greedy = torch.rand(decisions.total, 1, generator=generator) < epsilon, decisions.mode()
-            uniform = self._uniform(decisions, generator).values
+            uniform = self.uniform(decisions, generator).values
             return greedy.with_values(torch.where(explores.to(greedy.device), uniform, greedy.values))
         explores = torch.rand(leaves[0].shape[0], generator=generator) < epsilon
         count = int(explores.count_nonzero())
@@ -236,11 +231,6 @@ class DQN(OffPolicy):
             return greedy
         uniform = self.actions.uniform(len(explores), mask, generator)
         return torch.where(explores.to(greedy.device), uniform.to(greedy.device), greedy)
-
-    def _uniform(self, decisions: Decisions, generator: torch.Generator | None = None) -> RaggedTensor:
-        """Decisions [D, 2], all that are allowed equally likely."""
-        numbers = self.actions.noise(1, len(decisions.lengths), generator or self.generator)[0]
-        return decisions.uniform().sample(numbers)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""

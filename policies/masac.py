@@ -32,6 +32,7 @@ from policies.common.options import (
     PositiveFraction,
     Scheduled,
     Sizes,
+    check_refused,
 )
 from policies.common.replay import Transitions
 from policies.networks.critics import Temperature
@@ -59,12 +60,14 @@ class Options(sac.Options, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_joint_options(self)
+        check_refused(self, "transformer", why="its critics see no units; or take mappo")
 
 
 class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
+    refused_options = (*Centralized.refused_options, "transformer")
     export_as = {"box": "squashed_gaussian"}
     numbers = SquashedGaussianActions
     n_critics = 2

@@ -7,6 +7,9 @@
 
 Q' are the target critics. The gradients of critics, actor and temperature are computed at the same weights, and the
 group averages them in one exchange.
+
+In games with units Q(s, a) is V(s) + the sum over decisions d of A_d(s, a_d), as in `policies.dqn`, and log pi(a|s) the
+sum of the decisions' own; actor and critics share nothing. min Q is then the lesser of the critics' means.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from torch import Tensor
 
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
-from policies.common.off_policy import OffPolicy, OffPolicyOptions
-from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_unused
+from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
+from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_idle, check_unused
 from policies.common.replay import Transitions
-from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen
-from policies.networks.reparameterized import check_reachable, soft_actions, target_entropy
+from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen, make_actor
+from policies.networks.reparameterized import SoftDecisions, check_reachable, soft_actions, target_entropy
+from policies.networks.units.network import UnitActor, UnitActorCritic, UnitCritics
+from policies.networks.units.options import Schema, Transformer, check_no_transformer
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -35,6 +40,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     ent_coef: Scheduled | Auto = "auto"  # the temperature alpha: a number, its schedule, or auto: learned, from 1
     target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
+    transformer: Transformer | None = None  # networks of seats that see units; null: its defaults
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,9 +48,10 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
 
 class SAC(OffPolicy):
-    """One worker of a SAC policy; the actions are Discrete, or a Box with bounds."""
+    """One worker of a SAC policy; the actions are Discrete, a Box with bounds, or decisions of units."""
 
     Options = Options
+    takes_units = True
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     export_as = {"box": "squashed_gaussian"}
     n_critics = 2
@@ -52,38 +59,50 @@ class SAC(OffPolicy):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        o, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
-        self.actions, layers = soft_actions(env.single_action_space), self.layers(generator)
-        check_reachable(o.target_entropy, env.single_action_space)
-        encoder = self.make_encoder(generator)
-        inputs, outputs = self.actions.inputs, self.actions.values
-        critics = Critics(encoder, actions=inputs, outputs=outputs, count=self.n_critics, **layers)
-        temperature = Temperature() if o.ent_coef == "auto" else None
-        own: dict[str, Any] = {"temperature": temperature, "encoder": self.make_actor_encoder(encoder, generator)}
-        network = ActorAndCritics(critics, self.actions.outputs, **own, **layers)
-        self.network = network.to(self.device)
-        self.set_up(dict(network.named_children()), {"critics": "critics"})
+        self.actions = soft_actions(env.single_action_space)
+        check_reachable(self.options.target_entropy, env.single_action_space)
+        self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
+        self.set_up(dict(self.network.named_children()), {"critics": "critics"})
 
-    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        return self.actions.choose(self.network(leaves), mask, generator)  # type: ignore[no-any-return]
+    def make_network(self, generator: torch.Generator) -> ActorAndCritics:
+        """The network, whose initial weights are drawn from `generator`."""
+        o, space, actions = self.options, self.env.single_observation_space, self.actions
+        temperature = Temperature() if o.ent_coef == "auto" else None
+        if isinstance(actions, SoftDecisions):
+            check_idle(o, "hidden_sizes", "activation", "encoder", "extra_loss", *MEMORY, where="the seat sees units")
+            transformer = o.transformer or Transformer()
+            self.units = Schema(space, transformer)  # type: ignore[arg-type]  # it is a UnitSpace
+            parts: Any = space, actions, transformer, generator
+            unit_critics = UnitCritics([UnitActorCritic(*parts) for _ in range(self.n_critics)])
+            return ActorAndCritics(unit_critics, UnitActor(*parts), temperature=temperature)
+        check_no_transformer(o.transformer, space)
+        encoder, layers = self.make_encoder(generator), self.layers(generator)
+        sizes = {"actions": actions.inputs, "outputs": actions.values, "count": self.n_critics}
+        own, critics = self.make_actor_encoder(encoder, generator), Critics(encoder, **sizes, **layers)
+        actor = make_actor(critics.features, actions.outputs, own, **layers)
+        return ActorAndCritics(critics, actor, temperature=temperature)
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
+        return self.actions.choose(self.network(leaves), mask, generator)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         network, actions, alpha = self.network, self.actions, self.alpha
+        features, next_features = batch.all_features(network.critics.encoder)
+        detached = features if self.units else features.detach()  # the critics' loss alone trains the encoder
+        seen, next_seen = actor_features(network.actor, batch.all_features, (detached, next_features))
         with torch.no_grad():
-            targets = batch.rewards + batch.discounts * self.next_values(batch)
-        features = batch.features(network.critics.encoder)
+            targets = batch.rewards + batch.discounts * self.next_values(batch, next_seen)
         values = network.critics(features, actions.to_critics(batch.actions))  # [k, N, outputs]
         taken = actions.of_actions(values, batch.actions)
         errors = taken - targets
         critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()  # eq. (5)
-        detached = features.detach()  # the critics' loss alone trains the encoder
-        outputs = network.actor(actor_features(network.actor, batch.features, detached))
+        outputs = network.actor(seen)
         with frozen(network.critics):
             soft_values, entropies = actions.soft_values(
                 outputs,
                 batch.masks,
-                lambda chosen: values.detach() if chosen is None else network.critics(detached, chosen),
+                lambda chosen: values if chosen is None else network.critics(detached, chosen),
                 alpha,
                 self.generator,
             )
@@ -95,12 +114,11 @@ class SAC(OffPolicy):
         metrics = torch.stack([critic_loss, taken.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean(0)
 
-    def next_values(self, batch: Transitions) -> Tensor:
-        """V [N] of the next observations, by the target critics: eq. (3)."""
-        network, critics = self.network, self.targets["critics"].module
+    def next_values(self, batch: Transitions, seen: Any) -> Tensor:
+        """V [N] of the next observations, by the target critics: eq. (3); `seen` is what the actor sees of them."""
+        critics = self.targets["critics"].module
         features = batch.next_features(critics.encoder)
-        seen = batch.next_features(getattr(network.actor, "encoder", network.critics.encoder))
-        outputs, masks = network.actor(seen), batch.next_masks
+        outputs, masks = self.network.actor(seen), batch.next_masks
         critic = lambda chosen: critics(features, chosen)  # noqa: E731
         return self.actions.soft_values(outputs, masks, critic, self.alpha, self.generator)[0]  # type: ignore[no-any-return]
 

@@ -522,7 +522,7 @@ class Algorithm(ABC):
 def check_no_units(name: str, observation_space: Space[Any], action_space: Space[Any]) -> None:
     """Refuses spaces of units with a ConfigError; `name` is the algorithm's."""
     if isinstance(observation_space, UnitSpace) and isinstance(action_space, UnitActions):
-        raise ConfigError(f"{name} cannot take units; ppo, a2c, impala, mappo, dqn, bc, random and scripted do")
+        raise ConfigError(f"{name} cannot take units; ppo, a2c, impala, mappo, dqn, sac, bc, random and scripted do")
     if isinstance(observation_space, UnitSpace) or isinstance(action_space, UnitActions):
         raise ConfigError(
             f"{name} cannot take units on one side alone: observations {observation_space}, actions {action_space}; a "

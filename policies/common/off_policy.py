@@ -36,7 +36,7 @@ from policies.common.algorithm import (
     moved,
     stream,
 )
-from policies.common.columns import cat
+from policies.common.columns import RaggedTensor, cat
 from policies.common.normalization import ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
 from policies.common.options import (
@@ -65,7 +65,7 @@ from policies.common.sequences import SequenceReplay, Sequences
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder, make_recurrent_encoder
 from policies.networks.actor_critic import Encoder
-from policies.networks.heads import UnitHead
+from policies.networks.heads import Decisions, UnitHead
 from policies.networks.units.options import Schema
 from policies.networks.units.tokens import unit_inputs
 
@@ -266,9 +266,16 @@ class OffPolicy(Algorithm):
         burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
         return Sequences(*columns, torch.tensor([2]), rows, rows, torch.zeros(1, self.memory_size), rows[:1], burn_in)
 
-    def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
+    def act_randomly(self, rows: int, mask: Tensor | None) -> Any:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""
-        return self.actions.uniform(rows, mask, self.generator)  # type: ignore[no-any-return]
+        if self.units is None:
+            return self.actions.uniform(rows, mask, self.generator)
+        leaves = moved(self.normalization(self.experience.leaves), self.device)
+        return self.uniform(self.network(leaves), self.generator)
+
+    def uniform(self, decisions: Decisions, generator: torch.Generator) -> RaggedTensor:
+        """Decisions [D, 2] of units, all that are allowed equally likely."""
+        return decisions.uniform().sample(self.actions.noise(1, len(decisions.lengths), generator)[0])
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
@@ -307,7 +314,7 @@ class OffPolicy(Algorithm):
         if self.intensity.has_started:
             actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
-            actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
+            actions = self.act_randomly(self.env.num_envs, experience.mask).cpu().numpy()
         chosen = experience.given
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
             if isinstance(actions, Ragged):

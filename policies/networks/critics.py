@@ -84,35 +84,27 @@ class RecurrentActor(nn.Module):
         return self.layers(features)  # type: ignore[no-any-return]
 
 
+def make_actor(features: int, outputs: int, own: Encoder | None, **layers: Any) -> nn.Module:
+    """The actor of `features` numbers that the critics' encoder finds, or with an encoder of its own; see `Critics`."""
+    return mlp(features, outputs, gain=0.01, **layers) if own is None else RecurrentActor(own, outputs, **layers)
+
+
 class ActorAndCritics(nn.Module):
     """An actor of the features that the critics' encoder finds, or an encoder of its own, and the critics.
 
     Args:
-        critics: of actions, with the encoder.
-        outputs: numbers that the actor gives.
+        critics: of actions, as `Critics`, with the encoder.
+        actor: of what that finds; of a `RecurrentActor` the memory lies behind that of the critics in a row's memory.
         temperature: of a soft actor, where it is learned.
-        encoder: of the actor, if the encoders have memories: behind that of the critics' in a row's memory.
-        layers: of the actor, as of `Critics`.
     """
 
-    def __init__(
-        self,
-        critics: Critics,
-        outputs: int,
-        *,
-        temperature: Temperature | None = None,
-        encoder: Encoder | None = None,
-        **layers: Any,
-    ) -> None:
+    def __init__(self, critics: nn.Module, actor: nn.Module, *, temperature: Temperature | None = None) -> None:
         super().__init__()
-        self.critics = critics
+        self.critics: Any
         self.actor: Any
-        if encoder is None:
-            self.actor = mlp(critics.features, outputs, gain=0.01, **layers)
-        else:
-            self.actor = RecurrentActor(encoder, outputs, **layers)
-        self.temperature = temperature
-        self.memory_size = critics.encoder.memory_size + (0 if encoder is None else encoder.memory_size)
+        self.critics, self.actor, self.temperature = critics, actor, temperature
+        own = actor.encoder.memory_size if isinstance(actor, RecurrentActor) else 0
+        self.memory_size = self.critics.encoder.memory_size + own
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """The actor's outputs [N, outputs] for leaves [N, ...]."""
@@ -126,7 +118,7 @@ class ActorAndCritics(nn.Module):
 
 
 Find = Callable[[Encoder], Any]
-"""From an encoder to what it finds in a batch, such as `batch.features`."""
+"""From an encoder to what it finds in a batch, such as `batch.features` or `batch.all_features`."""
 
 
 def actor_features(actor: nn.Module, find: Find, of_critics: Any) -> Any:

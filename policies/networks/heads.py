@@ -92,6 +92,10 @@ class Categorical:
     def entropy(self) -> Tensor:
         return self._entropy
 
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean [N] of a number per choice [N, n]."""
+        return (self._probs * values.t()).sum(0)
+
     def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
         """The gradient of a loss with respect to the actor's outputs, [N, outputs].
 
@@ -325,6 +329,15 @@ class Decisions:
     def entropy(self) -> Tensor:
         """Entropies [D] in nats."""
         return self._in_rows([choice.entropy() for choice in self._choices])
+
+    def mean_of(self, others: Decisions) -> Tensor:
+        """The means [D] of the logits that others, of the same rows, give the choices; these get no gradient."""
+        pairs = zip(self._choices, others.offered, strict=True)
+        return self._in_rows([choice.mean(other.logits.detach()) for choice, other in pairs])
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """[B]: numbers of decisions [D], added up in each row."""
+        return RaggedTensor(numbers, self.lengths).sums(numbers)
 
     @cached_property
     def _order(self) -> Tensor:

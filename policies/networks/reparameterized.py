@@ -14,7 +14,7 @@ itself (section 2.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena.errors import ConfigError
+from arena.game.units import UnitActions
+from policies.common.columns import RaggedTensor
 from policies.common.options import wrong
-from policies.networks.heads import DiscreteHead, allow, gumbel, normal, uniform_entropy
+from policies.networks.heads import Decisions, DiscreteHead, UnitHead, allow, gumbel, normal, uniform_entropy
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # the logarithm of a deviation is clamped to them
 _LOG_2 = math.log(2)
@@ -293,15 +295,46 @@ class SoftChoices(DiscreteHead):
     ) -> tuple[Tensor, Tensor]:
         log_probs = allow(outputs, mask).log_softmax(-1)
         probs = log_probs.exp()
-        values = (probs * (critics(None).amin(0) - alpha * log_probs)).sum(-1)
+        values = (probs * (critics(None).detach().amin(0) - alpha * log_probs)).sum(-1)
         return values, -(probs * log_probs).sum(-1)
 
     def default_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         return _OF_UNIFORM * uniform_entropy(outputs, mask)
 
 
-def soft_actions(space: Space[Any]) -> SoftNumbers | SoftChoices:
-    """The kind of actions of a space; refuses what is neither Discrete nor a Box of floats with bounds."""
+class SoftDecisions(UnitHead):
+    """Decisions of units, each with a probability per choice. Methods as of `SoftNumbers`; outputs are `Decisions`.
+
+    Q(s, a) = V(s) + the sum over decisions d of A_d(s, a_d): its mean is a sum of the decisions' means. The lesser of
+    two critics is that of these means, as joint choices are not enumerated.
+    """
+
+    def choose(self, outputs: Decisions, mask: Tensor | None, generator: torch.Generator | None) -> RaggedTensor:
+        if generator is None:
+            return outputs.mode()
+        return outputs.sample(self.noise(1, len(outputs.lengths), generator)[0])
+
+    def to_critics(self, actions: RaggedTensor) -> None:
+        return None
+
+    def of_actions(self, values: Sequence[tuple[Decisions, Tensor]], actions: RaggedTensor) -> Tensor:
+        return torch.stack([value + actions.sums(decisions.logits_of(actions)) for decisions, value in values])
+
+    def soft_values(
+        self, outputs: Decisions, mask: Tensor | None, critics: Any, alpha: float, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        means = [value.detach() + outputs.sums(outputs.mean_of(decisions)) for decisions, value in critics(None)]
+        entropies = outputs.sums(outputs.entropy())
+        return torch.stack(means).amin(0) + alpha * entropies, entropies
+
+    def default_entropy(self, outputs: Decisions, mask: Tensor | None) -> Tensor:
+        return _OF_UNIFORM * outputs.sums(outputs.uniform().entropy())
+
+
+def soft_actions(space: Space[Any]) -> SoftNumbers | SoftChoices | SoftDecisions:
+    """The kind of actions of a space; refuses what is neither Discrete, of units, nor a Box of floats with bounds."""
+    if isinstance(space, UnitActions):
+        return SoftDecisions(space)
     return SoftChoices(space) if isinstance(space, spaces.Discrete) else SoftNumbers(space)
 
 
@@ -317,7 +350,9 @@ def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
     if target_entropy == "auto":
         return
     target = float(target_entropy)
-    if isinstance(space, spaces.Discrete) and space.n == 1:
+    if isinstance(space, UnitActions):
+        reached, expected = False, "auto, as the number of decisions varies"
+    elif isinstance(space, spaces.Discrete) and space.n == 1:
         reached, expected = False, "auto, as there is nothing to choose"
     elif isinstance(space, spaces.Discrete):
         most = math.log(space.n)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from gymnasium.spaces import Discrete, Space
@@ -42,7 +42,7 @@ from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
 class Centralized(TeamLearner):
     """One worker of an algorithm with centralized critics and decentralized actors."""
 
-    refused_options = MEMORY
+    refused_options: ClassVar[tuple[str, ...]] = MEMORY
     instead = "an algorithm of single entities: ddpg, sac or ppo"
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices

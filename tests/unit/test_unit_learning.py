@@ -246,14 +246,14 @@ def test_a_constant_action_is_played_where_it_is_allowed() -> None:
         Scripted(env, solo_group(), ticks=1, action={"Move": "up"})
 
 
-TAKE_UNITS = ("random", "scripted", "ppo", "a2c", "impala", "mappo", "dqn", "bc")
+TAKE_UNITS = ("random", "scripted", "ppo", "a2c", "impala", "mappo", "dqn", "sac", "bc")
 
 
 @pytest.mark.parametrize("name", [name for name in registry.ALGORITHMS if name not in TAKE_UNITS])
 def test_all_other_algorithms_refuse_units_in_one_sentence(name: str) -> None:
     cls = registry.algorithm(name)
     with pytest.raises(
-        ConfigError, match=f"^{name} cannot take units; ppo, a2c, impala, mappo, dqn, bc, random and scripted do$"
+        ConfigError, match=f"^{name} cannot take units; ppo, a2c, impala, mappo, dqn, sac, bc, random and scripted do$"
     ):
         cls.check(EVERYTHING, EVERYTHING.action_space)
 

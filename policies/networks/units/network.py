@@ -236,3 +236,21 @@ class UnitActorCritic(UnitActor):
         values = (x @ self.critic.weight[0]).to(self.critic.weight.dtype)
         sums = values.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, values)
         return sums * shares + self.critic.bias
+
+
+class Unencoded(nn.Identity):
+    """An encoder of critics and actors that see the leaves themselves."""
+
+    memory_size = 0
+
+
+class UnitCritics(nn.Module):
+    """Several critics of units, which share nothing; each gives V and, in place of logits, A of all choices."""
+
+    def __init__(self, critics: Sequence[UnitActorCritic]) -> None:
+        super().__init__()
+        self.encoder = Unencoded()
+        self.members = nn.ModuleList(critics)
+
+    def forward(self, leaves: Sequence[Column], actions: None = None) -> list[tuple[Decisions, Tensor]]:
+        return [critic.policy_and_value(leaves) for critic in self.members]  # type: ignore[operator]
