@@ -307,6 +307,12 @@ def _unfinished(folder: Path) -> list[Path]:
     return list(folder.glob(part_of(folder / "*.ckpt").name))
 
 
+def algorithm_of(path: Path) -> str:
+    """The name of the algorithm whose state a checkpoint has, as it was configured; the state is not read."""
+    with _opened(path) as archive:
+        return str(json.loads(archive.read(_HEADER))["algorithm"])
+
+
 def ticks_of(path: Path) -> int:
     """The boundary of a checkpoint, in ticks: from its file name; for the best one, from its content."""
     return _read(path, False).boundary if path.name == BEST else int(path.name.partition(".")[0])

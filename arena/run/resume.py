@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import Config, load_config
-from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig
+from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
 from arena.errors import ConfigError, located
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
@@ -29,7 +29,7 @@ from arena.roles.root.legs import match_workers, seats_of
 from arena.roles.run import Run, leg_at
 from arena.run import hooks
 
-SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
+SAME_MATCH = ("env", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
 LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, which the root does not import
     "a2c": {"learning_rate_schedule": "linear"},
@@ -123,9 +123,17 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     # The run as it was played up to here.
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     states: dict[Worker, checkpoint.StatePlace] = {}
-    for name in run.plan.policies:
+    leg, policies = leg_at(found, run.folder), run.plan.policies
+    anew = {  # of another algorithm
+        name
+        for name, path in leg.restore.items()
+        if name in policies and checkpoint.algorithm_of(path) != policies[name].config.algorithm
+    }
+    for name in policies.keys() - anew:
         states |= checkpoint.worker_states(run.folder.checkpoints_path(name), found.tick)
-    leg = replace(leg_at(found, run.folder), private_states=states)
+    left = leg.left - {seat.worker for seat in found.seats if seat.policy in anew}
+    restored = {name: path for name, path in leg.restore.items() if name not in anew}
+    leg = replace(leg, restore=restored, left=left, private_states=states)
     if found.seats and found.seats != seats_of(run.plan):  # which worker continues with which private state
         taken: dict[Worker, Worker] = {}
         for name in run.plan.policies:
@@ -204,12 +212,17 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
     for name, policy in plan.policies.items() if found.tick else ():
         if name not in found.checkpoints and policy.config.learns and policy.workers:
             yield f"policy {name!r} has no checkpoint: it starts over"
+    for name, policy in config.policies.items():
+        if name in before.policies and policy.algorithm != (old := before.policies[name].algorithm):
+            yield f"policy {name!r} was of {old!r}, is of {policy.algorithm!r}: it starts over"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
         had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]
         if any(before.best.metric in numbers(line) for line in had):
             yield f"{run.folder.best} is missing: the best result is sought among those from tick {found.tick} on"
-    if found.seats and found.seats != seats_of(plan):
+    if found.seats and [(seat.worker, seat.game) for seat in found.seats] != [
+        (seat.worker, seat.game) for seat in seats_of(plan)
+    ]:
         yield (
             "copies or lanes have changed, so the matches have other numbers or lanes than before: each lane counts "
             "its episodes on from those that episodes.jsonl has of the same match and lane number"
@@ -266,15 +279,20 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
     if (before.rounds == 1) != (now.rounds == 1):
         yield f"rounds was {before.rounds}, is {now.rounds}"
-    yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
     yield from compared("envs", before.envs, now.envs, GAME)
     if now.rounds == 1:
+        here = {name: policy for name, policy in now.policies.items() if name in before.policies}
+        yield from compared("policies", before.policies, here, ("frozen",))
         old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
         if len(old) != len(new):
             yield f"matches: had {len(old)} descriptions, has {len(new)}"
-        else:
-            yield from compared("matches", numbered(old), numbered(new), SAME_MATCH)
+            return
+        forms = ([tuple(reseated(seat, "") for seat in entry.seats) for entry in entries] for entries in (old, new))
+        # The files of a match's samples name the policy of each entity once.
+        same = next(forms) == next(forms) and "samples" not in (before.record, now.record)
+        yield from compared("matches", numbered(old), numbered(new), SAME_MATCH if same else (*SAME_MATCH, "seats"))
         return
+    yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
 
     def setting(match: MatchConfig) -> dict[str, Any]:
         """The game and form of a match, without its players."""

@@ -184,8 +184,8 @@ def configured_policy(
         files = [folder.snapshot_path(name, checkpoint), in_run]
         files += [best] if best.exists() and checkpoints.ticks_of(best) == checkpoint else []
         found = checkpoints.load_to_act(next((file for file in files if file.exists()), in_run))
-    elif saved:
-        found = checkpoints.load_to_act(saved[-1])
+    elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:
+        found = newest  # else its algorithm has changed, and it has not begun to learn
     elif configured.load is not None:
         found = checkpoints.load_to_act(checkpoints.find(configured.load, name))
     group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)

@@ -36,7 +36,7 @@ from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, nearest
 from arena.plan.seats import check_seats
-from arena.preflight.examine import interface_of
+from arena.preflight.examine import examine, interface_of
 from arena.preflight.later_seats import evaluation_config
 from arena.preflight.spec import spec_of
 from arena.records import boundary, checkpoint, evaluations
@@ -58,6 +58,7 @@ from arena.run.hooks import changed_config, check_change, lines_of, with_changes
 from arena.run.lead import Leader, scored
 from arena.run.loop import Processes, RunLoop, in_one_process
 from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
+from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.run.resume import rolled_back, rule_met
 from arena.serving.policy import Policy, configured_policy
@@ -69,7 +70,10 @@ from arena.trainer.remote import RemoteRun
 _log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
 _NOT_SAVED = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_id", "mlflow_id")
-_COPIES = re.compile(r"matches(\[[0-9]+\]|\.[0-9]+)(\.(?!env_kwargs\.)\w+)?\.copies")
+_RESUMED = re.compile(  # what changes as by `close` and a resume
+    r"matches(\[[0-9]+\]|\.[0-9]+)((\.(?!env_kwargs\.)\w+)?\.copies|\.seats([.\[].+)?)"
+    r"|policies\.[^.]+(\.(algorithm|options))?"
+)
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
 
@@ -347,26 +351,30 @@ class Trainer:
             yield self.train()
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Changes games, options, frozen policies or copies from the next iteration on.
+        """Changes games, options, frozen policies, copies, seats or algorithms from the next iteration on.
 
         Args:
             changes: values by key path: as of a curriculum, `envs.<name>.kwargs.*`, `matches[i].env_kwargs.*`,
-                `policies.<name>.options.*`, `policies.<name>.frozen`; and `matches[i].copies`, with which workers join
-                and leave: the run goes on as after `close` and `arena train --resume` with other copies.
+                `policies.<name>.options.*`, `policies.<name>.frozen`; and with what follows the run goes on as after
+                `close` and `arena train --resume`: `matches[i].copies`, with which workers join and leave,
+                `matches[i].seats[j]`, another policy in a seat, `policies.<name>`, a further policy, and
+                `policies.<name>.algorithm` with `policies.<name>.options`: the policy starts over.
 
         Raises:
             ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. The next
                 `train` refuses options that do not fit the learned state.
         """
         self._check_open()
-        run, copies = self._loop.run, {key: value for key, value in changes.items() if _COPIES.fullmatch(key)}
-        changes = {key: value for key, value in changes.items() if key not in copies}
-        if copies and self.done:
-            raise ConfigError(f"the run is over at tick {self.ticks}, so no worker can join", path=next(iter(copies)))
+        run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
+        changes = {key: value for key, value in changes.items() if key not in resumed}
+        if resumed and self.done:
+            raise ConfigError(f"the run is over at tick {self.ticks}, so no worker can join", path=next(iter(resumed)))
         source, other = self._origin.source, self._config
-        if copies:
+        if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)
-            other = parse_config(overrides.apply_values(data, copies, source=source), source=source)
+            other = parse_config(overrides.apply_values(data, resumed, source=source), source=source)
+            with untouched_process():
+                examine(checked_plan(other, ranks=1))  # seats that an algorithm cannot fill are found here
         for key, value in changes.items():
             check_change(self._config, key, value)
         changed_values = {**self._loop.state.changes, **changes}
@@ -377,7 +385,7 @@ class Trainer:
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
-        if copies:
+        if resumed:
             self._reopen(other)
         self._loop.state.changes = changed_values
 
@@ -395,6 +403,7 @@ class Trainer:
         finally:
             self._players.clear()
             self._memories.clear()
+            vars(self).pop("_seated", None)
 
     # ----------------------------------------------------------------------------------------------------- its policies
 
@@ -605,13 +614,14 @@ class Trainer:
 
     def _checkpoint(self, name: str) -> Path:
         self._check_open()
-        found = boundary.newest(self._loop.run.folder) if self._loop.run.begun or self._loop.run.resumed else None
-        if found is None or name not in found.checkpoints:
+        run = self._loop.run
+        found = boundary.newest(run.folder) if run.begun or run.resumed else None
+        if found is None or name not in found.checkpoints or name not in run.leg.restore:
             why = "has no state before its first iteration"
             if self._config_now().policies[name].frozen:
                 why = "is frozen and loads no checkpoint, so it has no state"
             raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
-        return found.checkpoint(self._loop.run.folder, name)
+        return found.checkpoint(run.folder, name)
 
     # ------------------------------------------------------------------------------------------------ saving and ending
 

@@ -179,11 +179,18 @@ def test_run_of_policies_without_state_resumes(tmp_path: Path) -> None:
 
 SEATED = {"env": "game", "seats": ["blue", "red"], "lanes": 2}
 OTHER_GAMES = {
-    "an algorithm": (
-        {"policies": {"blue": RANDOM, "red": RANDOM}},
-        'policies.blue.algorithm was "workers:Counts", is "random"',
+    "a frozen policy": (
+        {"policies": {"blue": COUNTS, "red": {**RANDOM, "frozen": True}}},
+        "policies.red.frozen was false, is true",
     ),
-    "a policy more": ({"policies": {"blue": COUNTS, "red": RANDOM, "green": RANDOM}}, "policies.green is new"),
+    "a policy less": (
+        {"policies": {"blue": COUNTS}, "matches": [{**SEATED, "seats": ["blue", "blue"]}]},
+        "policies.red is missing",
+    ),
+    "teams of one": (
+        {"matches": [{**SEATED, "seats": [["blue"], "red"]}]},
+        'matches.0.seats was ["blue", "red"], is [["blue"], "red"]',
+    ),
     "a rule of the game": (
         {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}},
         'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',

@@ -344,6 +344,104 @@ def test_a_live_change_may_name_code_and_a_resume_asks_for_it_in_the_configurati
     assert read_results(tmp_path / "run")[-1]["ticks"] == 80
 
 
+A2C = {"algorithm": "a2c", "options": {"n_steps": 8, "hidden_sizes": [8]}}
+
+
+def test_a_changed_algorithm_starts_over_as_after_close_and_resume(tmp_path: Path) -> None:
+    data = {"name": "test", **LEARNS, "ticks": 120}
+    red = {"policies.red": {**A2C, "options": {"hidden_sizes": [8]}}}
+    with Trainer(data, run_dir=tmp_path / "changed") as trainer:
+        trainer.train()
+        learned = trainer.state("blue")
+        wrong = {
+            "policies.blue.algorithm": ("a2c", "has no option 'minibatch_size'"),
+            "policies.blue": ({"algorithm": "td3"}, "is no Box of floats"),
+            "policies.blue.frozen.algorithm": ("a2c", "cannot be changed"),
+        }
+        for key, (value, words) in wrong.items():
+            with pytest.raises(ConfigError, match=words):
+                trainer.change({key: value})
+        trainer.change({"policies.blue.algorithm": "a2c", "policies.blue.options": A2C["options"]})
+        with pytest.raises(ConfigError, match="no state before its first iteration"):
+            trainer.state("blue")
+        observation = trainer.policy("blue").observation_space.sample()
+        assert trainer.policy("blue").act(observation) in range(5)
+        assert trainer.evaluate(2)["policy_reward_mean"].keys() == {"blue", "red"}
+        trainer.train()
+        assert trainer.state("blue")["ticks_done"] == 40, "of all 80"
+        trainer.change(red)
+        trainer.train()
+        assert trainer.state("red")["ticks_done"] > 0
+    with Trainer(data, run_dir=tmp_path / "resumed") as trainer:
+        trainer.train()
+        assert np.array_equal(trainer.state("blue")["network"]["actor.0.weight"], learned["network"]["actor.0.weight"])
+    blue = {"policies.blue.algorithm": "a2c", "policies.blue.options": A2C["options"]}
+
+    class Fails:
+        def on_episode(self, episode: Any) -> None:
+            raise RuntimeError("in the middle of a leg")
+
+    trainer = Trainer.restore(tmp_path / "resumed", overrides=blue, callbacks=[Fails()])
+    with pytest.raises(RunFailed, match="in the middle of a leg"):
+        trainer.train()
+    for overrides in ({}, {**blue, **red}):
+        with Trainer.restore(tmp_path / "resumed", overrides=overrides) as trainer:
+            trainer.train()
+    assert left(tmp_path / "changed") == left(tmp_path / "resumed")
+
+
+def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
+    data = {"name": "test", **LEARNS, "ticks": 160}
+    rival = {"policies.rival": PPO, "matches[0].seats[1]": "rival"}
+    back = {"matches[0].seats": ["blue", "red"]}
+    with Trainer(data, run_dir=tmp_path / "changed") as trainer:
+        trainer.train()
+        assert trainer._seated["1"] == "red"
+        wrong = {
+            "matches[0].seats[1]": ("rivl", "unknown policy 'rivl'"),
+            "matches[0].seats": ([["blue"], "red"], "matches.0.seats was"),
+            "matches[3].seats": (["blue", "red"], "matches"),
+        }
+        for key, (value, words) in wrong.items():
+            with pytest.raises(ConfigError, match=words):
+                trainer.change({key: value})
+        trainer.change(rival)
+        assert trainer._seated["1"] == "rival"
+        trainer.train()
+        kept = trainer.state("rival")
+        trainer.change(back)
+        trainer.train()
+        assert trainer.state("rival")["ticks_done"] == kept["ticks_done"] == 32, "it has no seat"
+        trainer.change({"matches[0].seats[1]": "rival"})
+        trainer.train()
+        assert trainer.state("rival")["ticks_done"] == 64
+    with Trainer(data, run_dir=tmp_path / "resumed") as trainer:
+        trainer.train()
+    for seats in (["blue", "rival"], ["blue", "red"], ["blue", "rival"]):
+        overrides = {"policies.rival": PPO, "matches[0].seats": seats}
+        with Trainer.restore(tmp_path / "resumed", overrides=overrides) as trainer:
+            trainer.train()
+    assert left(tmp_path / "changed") == left(tmp_path / "resumed")
+    lines = json_lines(tmp_path / "changed" / "episodes.jsonl")
+    played = [
+        {line["seats"][1]["policy"] for line in lines if low < line["tick"] <= low + 40} for low in range(0, 160, 40)
+    ]
+    assert played == [{"red"}, {"rival"}, {"red"}, {"rival"}]
+
+
+def test_seats_of_recorded_samples_and_of_leagues_do_not_change(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **LEARNS, "record": "samples"}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match=r"matches\.0\.seats was"):
+            trainer.change({"matches[0].seats[1]": "blue"})
+        trainer.train()
+    with Trainer({"name": "test", **LEAGUE}, run_dir=tmp_path / "league") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match=r"policies\.blue\.algorithm was"):
+            trainer.change({"policies.blue": A2C})
+        trainer.train()
+
+
 def footprint() -> tuple[int, int, int]:
     """Threads, open files, and objects that the garbage collector knows."""
     gc.unfreeze()  # imports freeze what there is

@@ -75,7 +75,6 @@ _ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
 _STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
 _MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all together fewer than 2^53
 _PLAYER = ("algorithm", "options", "load")
-_SETTING = tuple(field for field in SAME_MATCH if field != "seats")
 
 
 class TournamentRun(RunCommand):
@@ -272,7 +271,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     differences = [
         *compared("players", before.policies, config.policies, _PLAYER),
         *compared("envs", before.envs, config.envs, (*GAME, "outcome")),
-        *compared("matches", old, new, _SETTING),
+        *compared("matches", old, new, SAME_MATCH),
     ]
     terms = read_terms(folder)
     if terms is not None and terms.greedy != greedy:
