@@ -13,7 +13,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle root_load start \
 	memory_growth pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
 	shared_memory units moving_strengths rating_speed league_tournament experiments several_hosts vector_envs shared_process \
-	offline slow_worker
+	offline slow_worker memory_and_teams
 BENCH ?=
 CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 # One worker of pytest more than there are cores: those that run tests/mpi often wait.

@@ -46,6 +46,7 @@ ORDER = (
     "units",
     "experiments",
     "vector_envs",
+    "memory_and_teams",
 )
 
 # What the project promises: the result and the claim in it that measure it, and the promised bound. The bound of the

@@ -24,7 +24,8 @@ UNUSED = {
     "hppo": ("transformer", "cuda_graphs", "batch_mode"),
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
-    **dict.fromkeys(("maddpg", "masac"), (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in"))),
+    "maddpg": (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in")),
+    "masac": ("transformer", *MEMORY),
     **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", "transformer", *MEMORY)),
 }
 ROOT = Path(arena.__file__).parent.parent

@@ -252,7 +252,6 @@ def test_a_target_entropy_in_nats_is_refused_for_decisions_of_units() -> None:
     [
         (DQN, "xor", 16_384, 0.95, Transformer(d_model=16, layers=1)),
         (DQN, "floor_is_lava", 16_384, 0.9, Transformer(relative=Relative(position=("x", "y"), extent=(1, 1)))),
-        (SAC, "xor", 16_384, 0.95, Transformer(d_model=16, layers=1)),
         (SAC, "count", 16_384, 0.9, Transformer(d_model=16, layers=1)),
     ],
 )
