@@ -124,15 +124,15 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     states: dict[Worker, checkpoint.StatePlace] = {}
     leg, policies = leg_at(found, run.folder), run.plan.policies
-    anew = {  # of another algorithm
+    replaced = {  # policies of another algorithm, which start over
         name
         for name, path in leg.restore.items()
         if name in policies and checkpoint.algorithm_of(path) != policies[name].config.algorithm
     }
-    for name in policies.keys() - anew:
+    for name in policies.keys() - replaced:
         states |= checkpoint.worker_states(run.folder.checkpoints_path(name), found.tick)
-    left = leg.left - {seat.worker for seat in found.seats if seat.policy in anew}
-    restored = {name: path for name, path in leg.restore.items() if name not in anew}
+    left = leg.left - {seat.worker for seat in found.seats if seat.policy in replaced}
+    restored = {name: path for name, path in leg.restore.items() if name not in replaced}
     leg = replace(leg, restore=restored, left=left, private_states=states)
     if found.seats and found.seats != seats_of(run.plan):  # which worker continues with which private state
         taken: dict[Worker, Worker] = {}
@@ -212,9 +212,9 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
     for name, policy in plan.policies.items() if found.tick else ():
         if name not in found.checkpoints and policy.config.learns and policy.workers:
             yield f"policy {name!r} has no checkpoint: it starts over"
-    for name, policy in config.policies.items():
-        if name in before.policies and policy.algorithm != (old := before.policies[name].algorithm):
-            yield f"policy {name!r} was of {old!r}, is of {policy.algorithm!r}: it starts over"
+    for name, was in before.policies.items():
+        if name in config.policies and (new := config.policies[name].algorithm) != was.algorithm:
+            yield f"policy {name!r} was of {was.algorithm!r}, is of {new!r}: it starts over"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
         had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]

@@ -238,7 +238,7 @@ class UnitActorCritic(UnitActor):
         return sums * shares + self.critic.bias
 
 
-class Unencoded(nn.Identity):
+class LeafEncoder(nn.Identity):
     """An encoder of critics and actors that see the leaves themselves."""
 
     memory_size = 0
@@ -249,7 +249,7 @@ class UnitCritics(nn.Module):
 
     def __init__(self, critics: Sequence[UnitActorCritic]) -> None:
         super().__init__()
-        self.encoder = Unencoded()
+        self.encoder = LeafEncoder()
         self.members = nn.ModuleList(critics)
 
     def forward(self, leaves: Sequence[Column], actions: None = None) -> list[tuple[Decisions, Tensor]]:
