@@ -368,7 +368,7 @@ class Trainer:
         run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
         changes = {key: value for key, value in changes.items() if key not in resumed}
         if resumed and self.done:
-            raise ConfigError(f"the run is over at tick {self.ticks}, so no worker can join", path=next(iter(resumed)))
+            raise ConfigError(f"the run is over at tick {self.ticks}, so nothing changes", path=next(iter(resumed)))
         source, other = self._origin.source, self._config
         if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)
