@@ -1,7 +1,7 @@
 """Learning from recorded samples alone: `bc` and `iql` on data of different quality, by normalized scores.
 
 The data are our own, of CartPole: 10,000 samples each of random actions (`random`), of `ppo` while it learns (`replay`)
-and of what another `ppo` has learned (`expert`). On each, both algorithms make 2,000 gradient steps, in each turn with
+and of what another `ppo` has learned (`expert`). On each, both algorithms make 8,000 gradient steps, in each turn with
 another seed, and then play 20 greedy episodes.
 
 A score is 100 (return - random) / (expert - random), as of D4RL (Fu et al. 2020, arXiv 2004.07219), by the mean returns
@@ -23,10 +23,10 @@ from arena.dataset import open_dataset
 from arena.dataset.score import normalized_score
 from harness import Case, Measured, Report, Sample, Settings, interleave, main, method, say
 
-SAMPLES, LANES, STEPS = 10_000, 4, 2_000
+SAMPLES, LANES, STEPS = 10_000, 4, 8_000
 DATA = ("random", "replay", "expert")
 SMALL: dict[str, Any] = {"hidden_sizes": [64, 64]}
-ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "expectile": 0.9}}
+ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "learning_rate": 1e-3, "temperature": 1}}
 PPO: dict[str, Any] = {"algorithm": "ppo", "options": {"learning_rate": {"start": 1e-3, "end": 0}, "n_epochs": 10}}
 
 
