@@ -103,7 +103,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     """Seconds that a match took, and those of them in which its game ran."""
     seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
     policies = {name: PolicyPlan(name, PolicyConfig(algorithm="random"), workers) for name, workers in seats.items()}
-    config = msgspec.structs.replace(plan.config.games_alone(), ticks=ticks, loggers=(), schedule=1)
+    config = msgspec.structs.replace(plan.config.games_alone(), ticks=ticks, loggers=(), rounds=1)
     small = Plan(config, policies, (match,), ranks=(all_roles([match]),))
     clock = _PlayClock()
     with tempfile.TemporaryDirectory() as home:

@@ -172,7 +172,7 @@ def _verify_all(
     ):
         # The run must have ended with a replay of every episode if it records them, and no process has died.
         config = load_config(folder.config)
-        known = config.rounds > 1 or planned_ticks(config) is not None  # it is not known when an evaluation ends
+        known = config.round_count > 1 or planned_ticks(config) is not None  # it is not known when an evaluation ends
         if config.record == "replays" and known:
             ended = run_status(folder, config, played=newest_tick(folder) or 0) is RunStatus.FINISHED
             status = _FAILED if ended else 0

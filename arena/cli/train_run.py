@@ -51,7 +51,7 @@ class TrainRun(RunCommand):
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
         lines = summary_lines(scoreboard, run.path, run.plan.config)
-        if run.plan.config.rounds > 1:
+        if run.plan.config.round_count > 1:
             from arena.run import rounds
             from arena.terminal import standings
 
@@ -74,11 +74,11 @@ def announced(run: Run, *, ranks_chosen: bool = False) -> Run:
     """
     plan = run.plan
     matches = pluralize(len(plan.matches), "match", "matches")
-    if plan.config.rounds == 1:
+    if plan.config.round_count == 1:
         extent = f"{matches} of {pluralize(plan.ticks, 'tick')}"
     else:
-        ticks = pluralize(plan.horizon // plan.config.rounds, "tick")
-        extent = f"{plan.config.rounds} rounds of {ticks}, the first one {matches}"
+        ticks = pluralize(plan.horizon // plan.config.round_count, "tick")
+        extent = f"{plan.config.round_count} rounds of {ticks}, the first one {matches}"
     lines = [f"{plan.config.name}: {extent}, {processes_text(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines.append(f"goes on at tick {run.leg.start}")

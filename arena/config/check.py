@@ -97,7 +97,7 @@ def check(config: Config) -> None:
     policies, evaluates = expanded(config).policies, config.evaluation is not None
     for path, key in config.result_keys.items():
         with located(path=path):
-            check_key(key, policies, evaluates=evaluates, rates=config.rounds > 1)
+            check_key(key, policies, evaluates=evaluates, rates=config.round_count > 1)
 
 
 def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
@@ -120,7 +120,7 @@ def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | Gene
 
 def _check_listed(config: Config) -> None:
     """Refuses rounds without matches, and `matches` beside a list of rounds."""
-    if isinstance(config.schedule, int):
+    if isinstance(config.rounds, int):
         if config.matches is None:
             raise ConfigError("the key 'matches' is missing, and has no default")
         if not config.matches:
@@ -132,9 +132,9 @@ def _check_listed(config: Config) -> None:
             "number of rounds alone",
             path="matches",
         )
-    if not config.schedule:
+    if not config.rounds:
         raise ConfigError("is empty; list the matches of each round, or write their number", path="rounds")
-    for number, entries in enumerate(config.schedule):
+    for number, entries in enumerate(config.rounds):
         if not entries:
             raise ConfigError("is empty; a round has at least one match", path=f"rounds[{number}]")
         for path, entry in config.places_of(number):

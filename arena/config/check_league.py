@@ -51,17 +51,17 @@ def check_rounds(config: Config) -> None:
     """Refuses rounds, generators that depend on them, and a league, where they do not fit together."""
     for path, generator in generators_of(config):
         needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
-        if generator.adaptive and config.rounds < needed:
+        if generator.adaptive and config.round_count < needed:
             why = f"{generator.kind} needs two or more: its matches depend on the results of earlier rounds"
             if isinstance(generator, KnockoutConfig):
                 why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
-            raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
+            raise ConfigError(f"found {config.round_count}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
         if isinstance(generator, MatchmakingConfig):
             _check_matchmaking(config, generator, path)
     league = config.league
     if league is None:
         return
-    if config.rounds == 1:
+    if config.round_count == 1:
         raise ConfigError("has no effect with one round; set `rounds: 2` or more", path="league")
     snapshots = league.snapshots
     if snapshots.keep_by == "spread" and snapshots.keep < _FEWEST_BY_SPREAD:
@@ -135,15 +135,16 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         if rule.reset.share != usual.reset.share and not rule.league_exploiters:
             raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{place}.reset.share")
         after = rule.reset.after
-        possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
+        late_enough = after is not None and after < config.round_count
+        possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or late_enough
         if exploiters and not possible:
-            late = "`after: null`" if after is None else f"`after: {after}` in {config.rounds} rounds"
+            late = "`after: null`" if after is None else f"`after: {after}` in {config.round_count} rounds"
             raise ConfigError(
                 f"found 1, and {late}: no score is above 1, so no snapshot of an exploiter ever joins; set `beats` "
-                f"below 1, or `after` to at most {config.rounds - 1}",
+                f"below 1, or `after` to at most {config.round_count - 1}",
                 path=f"{place}.reset.beats",
             )
-    if isinstance(rule, Nash) and entry.versus and config.rounds == 2:
+    if isinstance(rule, Nash) and entry.versus and config.round_count == 2:
         raise ConfigError(
             f"found 2, but with the rule `nash` and `versus` ({path}) there are no snapshots in the first round, "
             "they are compared in the second, and learned against from the third on; set `rounds: 3` or more",
@@ -165,9 +166,9 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
 
 
 def _check_every(config: Config, every: int, path: str) -> None:
-    if every >= config.rounds:
-        most = f"set at most {config.rounds - 1}"
-        raise ConfigError(f"found {every}, which never happens in {config.rounds} rounds; {most}", path=path)
+    if every >= config.round_count:
+        most = f"set at most {config.round_count - 1}"
+        raise ConfigError(f"found {every}, which never happens in {config.round_count} rounds; {most}", path=path)
 
 
 def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
@@ -215,7 +216,7 @@ def most_gate_games(config: Config, name: str) -> int:
     Counts one game per lane and tick, equally many from each side, as the gate does.
     """
     every = (config.league or LeagueConfig()).snapshots.every
-    rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the gate's last decision
+    rounds = (config.round_count - 1) // every * every - every  # from the first snapshot to the gate's last decision
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
         if name in entry.learners and entry.versus:

@@ -32,7 +32,7 @@ def check_independent(config: Config) -> None:
             reason = "independent workers pool no samples, but `sync` is `samples`; leave out one of the two"
         elif not policy.learns:
             reason = "a policy that does not learn has nothing that its workers could keep apart; leave it out"
-        elif config.rounds > 1:
+        elif config.round_count > 1:
             reason = "in a run of several rounds a policy is one player; give each worker a policy of its own"
         elif config.scale:
             reason = "with `scale: true` the number of workers is not known; set `copies` instead of `scale`"
@@ -73,7 +73,7 @@ def expanded(config: Config) -> Config:
             matches.append(msgspec.structs.replace(match, seats=seats, sides=sides, copies=1))
     if not matches:
         return msgspec.structs.replace(config, policies=policies)
-    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches), schedule=config.rounds)
+    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches), rounds=config.round_count)
 
 
 def _workers(config: Config) -> dict[str, int]:

@@ -125,7 +125,7 @@ def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, pat
     policies = dict(config.policies)
     for name, policy in players.items():
         policies[name] = msgspec.structs.replace(config.policies[policy], frozen=True, load=name)
-    whole = msgspec.structs.replace(config, matches=entries, schedule=config.rounds, policies=policies)
+    whole = msgspec.structs.replace(config, matches=entries, rounds=config.round_count, policies=policies)
     placed = [(place.replace("matches", path, 1), entry) for place, entry in whole.places()]
     for place, entry in placed:
         if entry.adaptive:

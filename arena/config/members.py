@@ -130,7 +130,7 @@ def needs_winners(config: Config, env: str) -> list[str]:
 
 def needs_rules(config: Config) -> bool:
     """Whether a run has to know who wins in its games."""
-    return config.rounds > 1 or any(needs_winners(config, name) for name in config.envs)
+    return config.round_count > 1 or any(needs_winners(config, name) for name in config.envs)
 
 
 def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:

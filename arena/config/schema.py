@@ -116,7 +116,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str  # of the run and its folder
     seed: Natural = 0  # all random streams derive from it
     ticks: Count  # of every match
-    schedule: Schedule = msgspec.field(default=1, name="rounds")  # plans of matches in a row; or a list of these
+    rounds: Schedule = 1  # plans of matches in a row; or a list of these
     envs: dict[str, EnvConfig]  # by name
     policies: dict[str, PolicyConfig]  # by name
     matches: Entries | None = None  # what is played; left out where `rounds` lists it
@@ -150,9 +150,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return text
 
     @property
-    def rounds(self) -> int:
+    def round_count(self) -> int:
         """The number of rounds."""
-        return self.schedule if isinstance(self.schedule, int) else len(self.schedule)
+        return self.rounds if isinstance(self.rounds, int) else len(self.rounds)
 
     @property
     def call_limit(self) -> float:
@@ -168,7 +168,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def listed(self) -> tuple[Entries, ...]:
         """The entries of each round where `rounds` lists them, else `matches` alone."""
-        return (self.matches or (),) if isinstance(self.schedule, int) else self.schedule
+        return (self.matches or (),) if isinstance(self.rounds, int) else self.rounds
 
     @property
     def roles(self) -> int:
@@ -212,7 +212,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def places_of(self, number: int) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
         """The items of a round with their places; without a list of rounds all have the items of `matches`."""
-        listed = not isinstance(self.schedule, int)
+        listed = not isinstance(self.rounds, int)
         place, entries = (f"rounds[{number}]", self.listed[number]) if listed else ("matches", self.matches or ())
         return tuple(
             (f"{place}[{index}]" if isinstance(entry, MatchConfig) else f"{place}[{index}].{entry.kind}", entry)

@@ -107,7 +107,7 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
                 raise ConfigError(text, path=f"search.{search.kind}.trials")
         for each, (name, params) in zip(configs, tried, strict=True):
             with located(path="metric", source=file.source):
-                check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.rounds > 1)
+                check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.round_count > 1)
             try:
                 checked_plan(each, ranks=1)
             except ConfigError as error:

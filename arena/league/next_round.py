@@ -254,7 +254,7 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
-    if not _over(config, config.rounds):
+    if not _over(config, config.round_count):
         return []
     tick = (boundaries.newest_tick(folder) or 0) if reached is None else reached
     known = records.read(folder) or [first_round(config)]  # a run of one round has not written it down
@@ -297,7 +297,7 @@ def round_config(config: Config, round: Round, snapshot_path: Callable[[str], Pu
         policies[name] = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
     for name in round.options.keys() & policies.keys():
         policies[name] = msgspec.structs.replace(policies[name], options=round.options[name])
-    return msgspec.structs.replace(config, matches=round.matches, schedule=config.rounds, policies=policies)
+    return msgspec.structs.replace(config, matches=round.matches, rounds=config.round_count, policies=policies)
 
 
 def _generators(config: Config) -> list[tuple[str, Any]]:

@@ -22,7 +22,7 @@ def round_text(plan: Plan) -> str:
         games[" - ".join(sides or dict.fromkeys(names))] += 1
     shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
     more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
-    return f"round {plan.round} of 0 to {plan.config.rounds - 1}: {', '.join([*shown, *more])}"
+    return f"round {plan.round} of 0 to {plan.config.round_count - 1}: {', '.join([*shown, *more])}"
 
 
 def change_text(line: Round) -> list[str]:

@@ -62,7 +62,7 @@ def read_played(folder: RunFolder, config: Config) -> list[Round]:
     reached = boundary.newest_tick(folder) or 0  # first: a round is written down before it is played
     found = read(folder)
     needed = 1 + max(0, reached - 1) // config.ticks
-    if config.rounds > 1 and len(found) < needed:
+    if config.round_count > 1 and len(found) < needed:
         why = f"it lacks round {needed - 1}" if folder.rounds.exists() else "it is missing"
         raise ConfigError(f"is damaged: {why}, though the run has come to tick {reached}", source=str(folder.rounds))
     return found

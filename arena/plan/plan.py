@@ -147,7 +147,7 @@ class Plan:
     @property
     def horizon(self) -> int:
         """The ticks of all rounds together."""
-        return self.config.ticks * self.config.rounds
+        return self.config.ticks * self.config.round_count
 
     @cached_property
     def result_every(self) -> int:
@@ -183,7 +183,7 @@ class Plan:
         needs = {
             "evaluation": self.config.evaluation is not None and "cannot be evaluated before the run's last tick",
             "curriculum": self.config.curriculum is not None and "cannot go on in another game",
-            "rounds": self.config.rounds > 1 and "would end with a round",
+            "rounds": self.config.round_count > 1 and "would end with a round",
         }
         for path, why in needs.items():
             if why:
@@ -224,7 +224,7 @@ class Plan:
 
     def players(self) -> tuple[str, ...]:
         """The policies that play: those with a seat, and in a run of several rounds all."""
-        return tuple(name for name, policy in self.policies.items() if policy.workers or self.config.rounds > 1)
+        return tuple(name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1)
 
     def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
         """The ranks in the group of a policy's workers, team by team, in the order of their seats.

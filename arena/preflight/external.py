@@ -53,7 +53,7 @@ def check_external(plan: Plan) -> None:
             raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
         if plan.config.record == "replays":
             raise ConfigError("external games cannot be played again; set samples, or nothing", path="record")
-        if plan.config.rounds > 1:
+        if plan.config.round_count > 1:
             raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
         if not match.path.endswith("]"):
             text = f"a generator cannot seat policies in the external games of {match.env!r}; list the matches"

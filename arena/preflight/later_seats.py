@@ -27,7 +27,7 @@ def later_plans(config: Config) -> tuple[Plan, ...]:
 
     def of(config: Config, placed: Sequence[tuple[str, MatchConfig]]) -> Plan:
         played = msgspec.structs.replace(
-            config, matches=tuple(match for _, match in placed), schedule=config.rounds, scale=False
+            config, matches=tuple(match for _, match in placed), rounds=config.round_count, scale=False
         )
         return make_plan(played, places=[path for path, _ in placed], whole=config)
 
@@ -61,7 +61,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         config.games_alone(),
         seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
-        schedule=1,
+        rounds=1,
         league=None,
         policies=policies,
         matches=_matches(config, config.evaluation),

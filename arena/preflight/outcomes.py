@@ -48,7 +48,7 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
     def needs(match: MatchPlan) -> list[str]:
         return ["the tournament"] if tournament else needs_winners(config, match.env)
 
-    rated = tournament or config.rounds > 1
+    rated = tournament or config.round_count > 1
     for match, rule, game in _games(plans, lambda match: bool(needs(match))):
         needed, path = needs(match), f"envs.{match.env}.outcome"
         what = f"{' and '.join(needed)} {'needs' if len(needed) == 1 else 'need'} winners"

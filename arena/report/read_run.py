@@ -271,5 +271,5 @@ def _check(files: RunFiles, last: Boundary | None) -> None:
     if known != list(range(len(known))):
         refuse(folder.rounds, "the rounds are not numbered one after the other")
     played = int(files.episodes.round.max(initial=0))
-    if files.config.rounds > 1 and len(files.episodes.round) and played not in known:
+    if files.config.round_count > 1 and len(files.episodes.round) and played not in known:
         refuse(folder.rounds, f"it lacks round {played}, of which there are episodes")

@@ -144,7 +144,7 @@ def summarize(files: RunFiles) -> Summary:
         match_ticks=match_ticks(ticks),
         match_ticks_planned=None if planned is None else match_ticks(planned),
         rounds=max(1, len(files.rounds)),
-        rounds_planned=config.rounds,
+        rounds_planned=config.round_count,
         processes=files.plan.processes,
         matches=len(files.plan.matches),
         policies=len(config.policies),

@@ -70,7 +70,7 @@ class Run:
 
     def after(self, leg: Leg) -> Run:
         """The run as it continues from a boundary; an evaluation before the first tick does not make it begun."""
-        moves, last = leg.start > self.leg.start, self.plan.round + 1 >= self.plan.config.rounds
+        moves, last = leg.start > self.leg.start, self.plan.round + 1 >= self.plan.config.round_count
         concluded = leg.start >= self.plan.horizon or (self.episodes is not None and last)
         recorded = None if moves else self.recorded_change
         return replace(self, leg=leg, begun=self.begun or moves, concluded=concluded, recorded_change=recorded)

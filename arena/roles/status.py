@@ -25,7 +25,7 @@ class RunStatus(Enum):
 
 def planned_ticks(config: Config) -> int | None:
     """Ticks of each match in all rounds; None if the number of episodes decides, as in a tournament."""
-    return config.ticks * config.rounds if config.ticks < UNBOUNDED_TICKS else None
+    return config.ticks * config.round_count if config.ticks < UNBOUNDED_TICKS else None
 
 
 def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
@@ -42,9 +42,10 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
     if planned is None:
         # All batches of a tournament that have begun were played to their ends; an evaluation counts as whole.
         reached = boundary.newest_tick(folder) or 0
-        batches = JournalReader(folder.rounds).made(round_of) if config.rounds > 1 and folder.rounds.exists() else ()
+        several = config.round_count > 1 and folder.rounds.exists()
+        batches = JournalReader(folder.rounds).made(round_of) if several else ()
         over = all(batch.start < reached for batch in batches)
-    elif config.rounds == 1 or not played or played % config.ticks:
+    elif config.round_count == 1 or not played or played % config.ticks:
         over = False
     else:  # a league may have ended before its last round
         from arena.league import rounds_file

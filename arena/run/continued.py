@@ -93,7 +93,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         count = pluralize(len(loaded.keys() & past.keys()), "snapshot")
         begin = listed(sorted(loaded.keys() - past.keys()))
         prior = {name: round(found, 1) for name, found in elo.items() if name in made.policies}
-        if made.rounds > 1 and len(prior) > 1:  # the ratings of a league begin with those of the earlier run
+        if made.round_count > 1 and len(prior) > 1:  # the ratings of a league begin with those of the earlier run
             league = msgspec.structs.replace(made.league or LeagueConfig(), prior=prior)
             made = msgspec.structs.replace(made, league=league)
         return made, [f"goes on with {shown(folder.path)}: {begin}; {count} of its league", *lines]
@@ -113,10 +113,10 @@ def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Map
         joining = tuple(name for name, player in past.items() if player.policy in entry.policies)
         return msgspec.structs.replace(entry, against=(*entry.against, *joining))
 
-    schedule = config.schedule
+    schedule = config.rounds
     return msgspec.structs.replace(
         config,
         policies={**config.policies, **loaded},
         matches=None if config.matches is None else tuple(map(met, config.matches)),
-        schedule=schedule if isinstance(schedule, int) else tuple(tuple(map(met, entries)) for entries in schedule),
+        rounds=schedule if isinstance(schedule, int) else tuple(tuple(map(met, entries)) for entries in schedule),
     )

@@ -200,7 +200,7 @@ def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
         policies=policies,
         matches=tuple(entry for _, entry in config.entries()),
         ticks=UNBOUNDED_TICKS,
-        schedule=1,
+        rounds=1,
         league=None,
         scale=False,
     )

@@ -239,7 +239,7 @@ def check_change(config: Config, key: str, value: Any) -> None:
         return all(map(is_plain, value)) if type(value) in (list, tuple) else type(value) in _PLAIN
 
     starts = [f"envs.{name}.kwargs." for name in config.envs]
-    if config.rounds > 1 and not any(key.startswith(start) and key != start for start in starts):
+    if config.round_count > 1 and not any(key.startswith(start) and key != start for start in starts):
         raise ConfigError(
             "cannot be changed in a league, in which only games can, envs.<name>.kwargs.*: its rounds say who plays "
             "and learns, and `evolution` changes options",
@@ -268,7 +268,7 @@ def with_changes(plan: Plan, config: Config) -> Plan:
 
     Of a league it is a round's, in which only the games change.
     """
-    if config.rounds > 1:
+    if config.round_count > 1:
         games = (game_of(config, match.config) for match in plan.matches)
         return replace(
             plan, matches=tuple(replace(match, game=game) for match, game in zip(plan.matches, games, strict=True))

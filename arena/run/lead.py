@@ -362,7 +362,7 @@ def _played_text(run: Run) -> str:
     """Where the games of a run without learning are, and how a run of several rounds can be continued."""
     more = (
         "; the same command with --resume goes on after the last batch that is whole"
-        if run.plan.config.rounds > 1
+        if run.plan.config.round_count > 1
         else ""
     )
     return f"what was played is in {shown(run.path)}{more}"

@@ -93,7 +93,7 @@ def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = Non
         run.folder.rounds.unlink(missing_ok=True)
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
-    if run.plan.config.rounds > 1:
+    if run.plan.config.round_count > 1:
         from arena.run import rounds
 
         rounds.begin(run)

@@ -88,7 +88,7 @@ def resumed(run: Run, config: Config) -> Run:
     if run.concluded and evaluated and (done or not folder.results.exists()):
         more = (
             "--ticks, or ticks= in Python"
-            if run.plan.config.rounds == 1
+            if run.plan.config.round_count == 1
             else "--set rounds=..., or overrides= in Python"
         )
         raise ConfigError(
@@ -112,13 +112,13 @@ def rolled_back(run: Run) -> Run:
 
 def _at(found: Boundary, run: Run, config: Config) -> Run:
     """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
-    if run.plan.config.rounds > 1:
+    if run.plan.config.round_count > 1:
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick)
     changes = hooks.lines_of(run.folder)
     if run.changed_config is not None:  # by later boundaries too, perhaps
-        plan = hooks.with_changes(run.plan, config) if run.plan.config.rounds == 1 else run.plan
+        plan = hooks.with_changes(run.plan, config) if run.plan.config.round_count == 1 else run.plan
         run = replace(run, plan=plan, changed="", changed_config=None)
     # The run as it was played up to here.
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
@@ -239,15 +239,15 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
                 "outcomes that they have"
             )
     changed = (before.listed, before.league) != (config.listed, config.league)
-    if plan.config.rounds > 1 and found.tick < plan.ticks and changed:
-        last = plan.round + 1 == plan.config.rounds
+    if plan.config.round_count > 1 and found.tick < plan.ticks and changed:
+        last = plan.round + 1 == plan.config.round_count
         then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
         yield f"round {plan.round} goes on as it was planned; {then}"
 
 
 def _length_text(before: Config, config: Config) -> Iterator[str]:
     """A line about the options that follow the length of the run, if that has grown."""
-    was, now = before.ticks * before.rounds, config.ticks * config.rounds
+    was, now = before.ticks * before.round_count, config.ticks * config.round_count
     found = []
     for name, policy in config.policies.items() if now > was else ():
         options = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
@@ -275,12 +275,12 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
     In a league it is only what the rounds to come may not change: the pairings may change, but not the game.
     """
-    if before.rounds > 1 and before.ticks != now.ticks:
+    if before.round_count > 1 and before.ticks != now.ticks:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
-    if (before.rounds == 1) != (now.rounds == 1):
-        yield f"rounds was {before.rounds}, is {now.rounds}"
+    if (before.round_count == 1) != (now.round_count == 1):
+        yield f"rounds was {before.round_count}, is {now.round_count}"
     yield from compared("envs", before.envs, now.envs, GAME)
-    if now.rounds == 1:
+    if now.round_count == 1:
         here = {name: policy for name, policy in now.policies.items() if name in before.policies}
         yield from compared("policies", before.policies, here, ("frozen",))
         old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))

@@ -78,7 +78,7 @@ def write_boundary(run: Run, state: RunState, *, stopped: bool = False) -> None:
         results.leg_over(tick)
         return
     ratings: Callable[[], Mapping[str, float]] | None = None
-    if plan.config.rounds > 1 and tick and tick >= plan.ticks:  # a round of a league ends here
+    if plan.config.round_count > 1 and tick and tick >= plan.ticks:  # a round of a league ends here
         from arena.run import rounds  # it imports the ratings, which a run of one round does not need
 
         ratings = partial(rounds.ratings, run, state)

@@ -32,9 +32,9 @@ from arena.league.ratings.sprt import expected_games
 
 def rounds_lines(config: Config) -> list[str]:
     """The rounds of a configuration, a line for each part; none if it has one round only."""
-    if config.rounds == 1:
+    if config.round_count == 1:
         return []
-    extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
+    extent = f"{config.round_count} of {pluralize(config.ticks, 'tick')} each"
     several = len(config.listed) > 1
     same = "in this round alone" if several else "the same in every round"
     lines = [f"rounds: {extent}; this is the first" + ("" if several else ", and none has more roles")]

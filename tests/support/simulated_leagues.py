@@ -118,7 +118,7 @@ def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Seque
             ended = encounters(first, second, score)
             games[-1][_number(rounds[-1], match)] = [ended[place] for place in rng.permutation(len(ended))]
         known = timeline_of(config, rounds, results)
-        if len(rounds) == config.rounds or is_over(config, rounds, known):
+        if len(rounds) == config.round_count or is_over(config, rounds, known):
             return Played(rounds, known.results)
         rounds.append(next_round(config, rounds, known, returns or {}, games))
 

@@ -190,7 +190,7 @@ def duel(*seats: str, **more: Any) -> dict[str, Any]:
 
 def test_listed_rounds_are_played_in_their_order() -> None:
     config = curriculum([duel("a", "b")], [{"gauntlet": {"env": "game", "policies": ["a"], "against": ["b", "c"]}}])
-    assert config.rounds == 2
+    assert config.round_count == 2
     first = first_round(config)
     second = next_round(config, [first], timeline(), {})
     assert [match.names for match in first.matches] == [("a", "b")]

@@ -43,7 +43,7 @@ def played(config: Config, margin: Callable[[int, str, str], float]) -> tuple[li
             found[newest.number, first, second] = Margin(8, 8 * margin(newest.number, first, second))
         made = timeline_of(config, rounds, [Results() for _ in rounds])
         known = Timeline(made.periods, made.round_ticks, made.learners, made.beginnings, made.snapshots, {}, found)
-        if len(rounds) == config.rounds:
+        if len(rounds) == config.round_count:
             return rounds, known
         rounds.append(next_round(config, rounds, known, {}))
 

@@ -264,7 +264,7 @@ def test_run_resumes_in_the_round_of_its_tick(tick: int, number: int, tmp_path: 
 def test_resume_counts_ticks_by_the_matches_of_each_round(tick: int, before: int, tmp_path: Path) -> None:
     names = ("a", "b", "c", "d")
     run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
-    assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.config.rounds - 1))
+    assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.config.round_count - 1))
     first = replace(run, plan=make_plan(run.plan.config), ticks_before=0)
     assert rounds.again(first, run.plan.config, tick).ticks_before == before
 

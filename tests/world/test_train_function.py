@@ -131,7 +131,7 @@ def test_configuration_made_in_python_plays_the_run_of_its_file(tmp_path: Path) 
         trainer.train()
         assert trainer.config == yaml.safe_load(file.read_text())
     generated = made(
-        schedule=2,  # the key `rounds`
+        rounds=2,
         matches=(arena.Matchmaking(env="game", policies=("blue",), against=("red",), rule=arena.Fictitious()),),
         league=arena.League(snapshots=arena.Snapshots(every=1)),
     )

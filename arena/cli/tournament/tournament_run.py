@@ -132,7 +132,7 @@ class TournamentRun(RunCommand):
             else:
                 progress += f"; {len(found.open)} of {len(found.doubts)} neighbors are open"
         self._say(progress)
-        if batch is None or len(before) >= config.rounds:
+        if batch is None or len(before) >= config.round_count:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes)
@@ -249,7 +249,7 @@ def opening(arguments: argparse.Namespace) -> tuple[Config, Batch]:
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
-        schedule=min(_MOST_BATCHES, 1 + rule.games // meeting),
+        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
         matches=first.matches,
@@ -285,7 +285,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     found = boundaries.newest(folder)
     if found is None or not rounds_file.read(folder):
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
-    kept = msgspec.structs.replace(before, schedule=max(before.rounds, config.rounds))
+    kept = msgspec.structs.replace(before, rounds=max(before.round_count, config.round_count))
     plan = checked_plan(kept, ranks=ranks)
     leg = replace(leg_at(found, folder), restore=initial_checkpoints(plan))
     return Run(plan, folder.path, resumed=True, leg=leg)

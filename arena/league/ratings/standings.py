@@ -143,7 +143,7 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> CutGa
         return None
     if config.checkpoint_every < config.ticks:
         return CutGamesBias(fewest, found[fewest], "leg", "checkpoint_every")
-    return CutGamesBias(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
+    return CutGamesBias(fewest, found[fewest], "round" if config.round_count > 1 else "run", "ticks")
 
 
 def populations_of(config: Config, players: Sequence[str], *, tournament: bool = False) -> Sides | None:

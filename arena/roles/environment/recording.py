@@ -49,7 +49,8 @@ class SampleRecording:
             )
             for e, name in enumerate(interface.entities)
         )
-        of_round, external = run.plan.round if run.plan.config.rounds > 1 else None, isinstance(tracker, GameTracker)
+        of_round = run.plan.round if run.plan.config.round_count > 1 else None
+        external = isinstance(tracker, GameTracker)
         manifest = Manifest(match.match, match.env, entities, round=of_round, external=external)
         self._writer = SampleWriter(run.folder.samples, manifest, lanes)
         self._tracker, self._spaces = tracker, interface.action_spaces

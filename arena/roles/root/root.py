@@ -126,7 +126,7 @@ class Root:
             self.scoreboard.read(run.folder)
         try:
             self._display.start()
-            if plan.config.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
+            if plan.config.round_count > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
                 changes = change_text(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
                 self._display.message("; ".join([round_text(plan), *changes]))
             while (step := self._play(progress)).leg is not None:
@@ -250,7 +250,7 @@ class Root:
         run, plan, folder, memory = self._run, self._run.plan, self._run.folder, self._memory
         if run.episodes is not None:  # no policy learns; what follows begins at the tick of the longest match
             leg = replace(self._leg, start=max(progress.ticks.values()))
-            if plan.config.rounds > 1 and not memory.stop.requested:
+            if plan.config.round_count > 1 and not memory.stop.requested:
                 progress.recorder.sync()
                 found = Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder))
                 boundaries.save(folder, found, memory.digests)
