@@ -73,6 +73,7 @@ setup(
         "minari": ["minari[hdf5]>=0.5.4"],  # recorded samples to and from data sets of Minari
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings-python>=2,<3"],  # `make docs`
         "dev": [
+            "basedpyright>=1.30",  # Pyright with its own Node.js; its wheel is all that it needs
             "build>=1.2",  # `make dist`
             "coverage>=7.5",
             "httptools>=0.6.3",

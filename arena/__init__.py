@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
-    from arena.opened import Run, Table, open_run
+    from arena.opened import Run, Table, open_run, standings
     from arena.registry import (
         register_algorithm,
         register_callback,
@@ -108,9 +108,10 @@ if TYPE_CHECKING:
         register_logger,
         register_wrapper,
     )
-    from arena.run.api import RunResult, train
+    from arena.run.api import RunResult, plan_run, train
     from arena.run.console import Event, PolicyScore
     from arena.run.evaluate import evaluate
+    from arena.run.tournament import TournamentResult, tournament
     from arena.serving import load_policy
     from arena.trainer import Trainer
 
@@ -168,6 +169,7 @@ __all__ = [
     "Swiss",
     "Table",
     "TickRules",
+    "TournamentResult",
     "Trainer",
     "Uncertainty",
     "UnitActions",
@@ -176,11 +178,14 @@ __all__ = [
     "evaluate",
     "load_policy",
     "open_run",
+    "plan_run",
     "register_algorithm",
     "register_callback",
     "register_environment",
     "register_logger",
     "register_wrapper",
+    "standings",
+    "tournament",
     "train",
 ]
 
@@ -227,10 +232,10 @@ _MODULES = {
     "EnvContext": "arena.game.context",
     "Ragged": "arena.game.ragged",
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
-    **dict.fromkeys(("RunResult", "train"), "arena.run.api"),
+    **dict.fromkeys(("RunResult", "plan_run", "train"), "arena.run.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.run.console"),
-    **dict.fromkeys(("Run", "open_run"), "arena.opened"),
-    "Table": "arena.opened",
+    **dict.fromkeys(("Run", "Table", "open_run", "standings"), "arena.opened"),
+    **dict.fromkeys(("TournamentResult", "tournament"), "arena.run.tournament"),
     "evaluate": "arena.run.evaluate",
     "Trainer": "arena.trainer",
     "load_policy": "arena.serving",

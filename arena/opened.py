@@ -1,4 +1,4 @@
-"""What a run folder holds, as data: `arena.open_run`.
+"""What a run folder holds, as data: `arena.open_run`, `arena.standings`.
 
 run = arena.open_run("runs/league")
 run.standings()[0]["player"]
@@ -126,6 +126,11 @@ class Run:
         table = standings_at(found.timeline, counted.timeline, cut, self.config, at=at)
         table = table._replace(without_winner=found.without_winner)
         return Standings(table, counted, end if at is None else at)
+
+
+def standings(run: Path | str, at: int | None = None) -> Table:
+    """The standings of a run, as `arena standings`: see `Run.standings`."""
+    return Run(run).standings(at)
 
 
 def open_run(folder: Path | str) -> Run:

@@ -259,6 +259,10 @@ def load_object(target: str) -> Any:
     found: Any = _import(module_name, target)
     for part in attribute.split("."):
         if not hasattr(found, part):
+            if module_name == "__main__":
+                raise ConfigError(
+                    f"{target!r} is of another program, which this one cannot import; put it into a module"
+                )
             where = getattr(found, "__file__", None) or repr(found)
             can_be_called = [
                 one for one in dir(found) if one[0] != "_" and callable(inspect.getattr_static(found, one, None))

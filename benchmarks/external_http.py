@@ -94,7 +94,7 @@ def free_port() -> int:
 def served(run: Path, engine: str, games: int, ticks: int) -> Sample:
     """`arena serve` with an engine."""
     port = free_port()
-    command = [sys.executable, "-m", "arena", "serve", str(run), "--policy", "blue", "--http", str(port)]
+    command = [sys.executable, "-m", "arena", "serve", f"{run}:blue", "--http", str(port)]
     command += ["--actor", "raw", "--engine", engine, "--drain", "0"]
     with server(command, run.parent, port) as process:
         return play(run.parent, process, port, games, ticks)

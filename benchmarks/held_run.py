@@ -55,7 +55,7 @@ def acting(calls: int) -> dict[str, float]:
     """Microseconds of one action: by a player, and by the algorithm's own actor on a batch of one."""
     with Trainer.restore("held", ticks=10**6) as trainer:
         player = trainer.policy()
-    policy = load_policy(Path("held"), "learner")
+    policy = load_policy(f"{Path('held')}:learner")
     actor = policy.algorithm.actor(greedy=True)
     observation = np.array([0.01, 0.02, 0.03, 0.04], np.float32)
     batch = observation[None]

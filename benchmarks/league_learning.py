@@ -65,7 +65,7 @@ def self_play(seed: int, *, share: float, quick: bool) -> Sample:
 
 def strategies(run: Path, rounds: int, ticks: int) -> NDArray[np.float64]:
     """The probabilities `[rounds, 3]` of rock, paper and scissors after each round."""
-    policies = (load_policy(run, "learner", (number + 1) * ticks) for number in range(rounds))
+    policies = (load_policy(f"{run}:learner@{(number + 1) * ticks}") for number in range(rounds))
     chances = [policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies]
     return np.exp(np.array(chances, np.float64))
 

@@ -68,8 +68,17 @@ def compared(game: str, seed: int, *, quick: bool) -> Sample:
         players = [*POLICIES, *taken]
         rated = fit(read(RunFolder(run.folder)).timeline, players=players)  # snapshots that never played, too
         folder: Path = run.folder.parent
-        command = [sys.executable, "-m", "arena", "tournament", "run", "--sample", "--run-dir", "tournament"]
-        command += ["--players", ",".join(players), "--episodes", str(MOST // 8 if quick else MOST)]
+        command = [
+            sys.executable,
+            "-m",
+            "arena",
+            "tournament",
+            *(f"run:{player}" for player in players),
+            "--sample",
+            "--run-dir",
+            "tournament",
+        ]
+        command += ["--episodes", str(MOST // 8 if quick else MOST)]
         runs.ended_well(command, folder, timeout=3600.0)
         return agreement(rated, fit(read(RunFolder(folder / "tournament")).results), players)
 

@@ -71,10 +71,9 @@ def _describe(cls: Class, docstring: Docstring) -> None:
 
 def _comment_of(field: Attribute) -> str:
     """The docstring below a field, or the comment behind it, with shapes as code; in Python null is None."""
-    if field.docstring is not None:
-        return field.docstring.value
     found = _COMMENT.search(field.lines_collection[field.filepath][(field.endlineno or 1) - 1])
-    return "" if found is None else _SHAPE.sub(r"`\1`", _NULL.sub("None", found[1]))
+    text = field.docstring.value if field.docstring is not None else "" if found is None else found[1]
+    return _SHAPE.sub(r"`\1`", _NULL.sub("None", text))
 
 
 def _named(expression: Any) -> str:

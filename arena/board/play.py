@@ -34,8 +34,8 @@ from arena.board.games import KIND, Games, message
 from arena.config import load_config
 from arena.config.members import seats_by_policy
 from arena.diagnostics.start_folder import anchored
+from arena.league.sources import Source
 from arena.records.folder import RunFolder
-from arena.run.opponents import policy_versions
 
 _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
@@ -184,7 +184,7 @@ def _page(request: Request) -> Response:
         ticks=[]
         if name
         else sorted(
-            {tick for policy in config.policies for tick in policy_versions(RunFolder(home), policy)}, reverse=True
+            {tick for policy in config.policies for tick in Source(config, RunFolder(home)).files(policy)}, reverse=True
         ),
         trusted=board.trusted(home),
         home=str(home),

@@ -136,14 +136,6 @@ def non_negative_float(text: str) -> float:
     return _number(text, lambda number: 0 <= number < float("inf"), "a number >= 0")
 
 
-def names(text: str) -> list[str]:
-    """Names of players, separated by commas."""
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected names of players, as blue,red, got {text!r}")
-    return found
-
-
 def port(text: str) -> int:
     """A TCP port; 0: any."""
     found = non_negative_int(text)

@@ -6,12 +6,12 @@ import argparse
 import os
 
 from arena.cli.arguments import add_config
-from arena.cli.plan import preflight
 from arena.config import load_with_origin
 from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_text
 from arena.plan.process_count import process_count
 from arena.preflight.outcomes import rule_lines
+from arena.run.api import preflight
 from arena.terminal.display import processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import gate_lines
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     config, origin = load_with_origin(arguments.config, arguments.overrides)
     with origin.located():
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
-    findings = preflight(plan, config, origin, conformance=True)
+        findings = preflight(plan, config, conformance=True)
     waiting, refused = waiting_text(plan, findings.schedules)
     for line in (
         *findings.lines,

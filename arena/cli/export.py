@@ -6,9 +6,10 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 
-from arena.cli.arguments import positive_int
+from arena.cli.arguments import RemovedOption, positive_int
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, RunFailed, pluralize, shown
+from arena.league.sources import FORM, named_in_run
 from arena.records.formats import ExportReport, document_text
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
 from arena.terminal.output import complain, say
@@ -19,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Writes model.onnx, model.json and report.json. A file that differs from the checkpoint is exit code 1 and not "
         "written; nor is a file that is not faster than torch. Needs the extra `onnx`."
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder")
-    parser.add_argument("--policy", metavar="P", help="a policy of the run")
-    parser.add_argument("--checkpoint", metavar="WHICH", help="last, first, or a number of ticks (default: last)")
+    parser.add_argument("policy", metavar="RUN:POLICY@TICK", nargs="?", help="a policy of a run; with --verify the run")
+    for option in ("--policy", "--checkpoint"):
+        parser.add_argument(option, action=RemovedOption, instead="name the policy as RUN:POLICY@TICK")
     parser.add_argument(
         "--output", metavar="DIR", help="the folder to write (default: models/<policy>/<tick> in the run's folder)"
     )
@@ -58,13 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Exports or verifies, and prints; returns the exit status."""
     try:
         if arguments.verify is not None:
-            options = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
-            idle = [name for name, value in options.items() if value is not None]
-            if idle:
-                raise ConfigError(
-                    "is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0]
-                )
-            problems = verify(arguments.verify, arguments.run, samples=arguments.samples, batch_sizes=arguments.batch)
+            if arguments.output is not None:
+                message = "is not allowed with --verify, which reads it from the folder; leave it out"
+                raise ConfigError(message, path="--output")
+            sizes = arguments.batch
+            problems = verify(arguments.verify, arguments.policy, samples=arguments.samples, batch_sizes=sizes)
             if arguments.json:
                 say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
             elif not problems:
@@ -74,24 +73,23 @@ def run(arguments: argparse.Namespace) -> int:
             return 1 if problems else 0
         if arguments.episodes is not None and arguments.hub is None:
             raise ConfigError("is for --hub, which evaluates", path="--episodes")
-        if arguments.run is None or arguments.policy is None:
-            raise ConfigError(
-                "name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export"
-            )
+        if arguments.policy is None:
+            raise ConfigError(f"name the policy of a run, by {FORM}", path="arena export")
+        source, named = named_in_run(arguments.policy)
         if arguments.hub is not None:
             if arguments.output is not None or arguments.json:
                 raise ConfigError("is not allowed with --output or --json", path="--hub")
             from arena.cli.hub import write_hub  # imports all that plays
 
-            label, episodes = arguments.checkpoint or "last", arguments.episodes or 100
-            for line in write_hub(arguments.run, arguments.policy, label, arguments.hub, episodes=episodes):
+            episodes = arguments.episodes or 100
+            for line in write_hub(source, named, arguments.hub, episodes=episodes):
                 say(line)
             say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
             return 0
         found = export(
-            arguments.run,
-            arguments.policy,
-            checkpoint=arguments.checkpoint or "last",
+            source.path,
+            named.policy,
+            checkpoint=named.label or "last",
             output=arguments.output,
             samples=arguments.samples,
             batch_sizes=arguments.batch,

@@ -14,17 +14,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from arena.config import load_config, yaml
+from arena.config import yaml
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, ExportError, nearest
+from arena.errors import ConfigError, ExportError
 from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.league.sources import Named, Source
 from arena.records import checkpoint as checkpoints
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.replay.playback import ReplayDiffers
 from arena.replay.video import write_newest
 from arena.run.evaluate import evaluate, weights_of
-from arena.run.opponents import labeled_versions
 from arena.serving.export import export
 
 LIBRARY = "mpi-policy-arena"
@@ -42,7 +42,7 @@ A policy of `{library}` (`pip install {library}`), after {tick:,} ticks. Greedy 
 ```python
 from arena.serving import load_policy
 
-policy = load_policy("this_folder", "{policy}")
+policy = load_policy("this_folder:{policy}")
 action = policy.act(observation)
 ```
 
@@ -51,41 +51,35 @@ plays without learning. A network for ONNX Runtime, if the algorithm has one, is
 """
 
 
-def write_hub(run: str, policy: str, label: str, to: str, *, episodes: int) -> Iterator[str]:
+def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterator[str]:
     """Evaluates a policy and writes the folder; yields a line for each part that is left out, and the result.
 
     Args:
-        run: the run folder.
-        policy: its name in this run.
-        label: of a checkpoint: `last`, `first`, `best` or a tick.
+        source: the run.
+        named: the policy of it, and its checkpoint.
         to: the folder, which must not hold files.
         episodes: of the evaluation, at least.
 
     Raises:
-        ConfigError: no such run, policy or checkpoint, or the folder holds files.
+        ConfigError: no such checkpoint, or the folder holds files.
         RunFailed: a game has failed.
         WriteError: the files cannot be written.
     """
-    folder, target = RunFolder.existing(run), anchored(to)
-    config = load_config(folder.config)
-    if policy not in config.policies:
-        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=run)
-    if label not in (labels := labeled_versions(folder, policy)):
-        raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, labels)}", path="--checkpoint")
+    config, policy, target, learned = source.config, named.policy, anchored(to), source.checkpoint(named)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError("holds files already; name another folder", path="--hub", source=str(target))
-    algorithm, tick = config.policies[policy].algorithm, checkpoints.load(labels[label]).boundary
-    frozen = msgspec.structs.replace(weights_of(config, folder, label).config, record="replays")
+    algorithm, tick = config.policies[policy].algorithm, checkpoints.load(learned).boundary
+    frozen = msgspec.structs.replace(weights_of(source, named.label or "last").config, record="replays")
     with tempfile.TemporaryDirectory(prefix="arena-hub-") as home:
         row = next(row for row in evaluate(frozen, episodes, run_dir=home) if row["policy"] == policy)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = RunFolder(target)
         for made in (part.path, part.checkpoints, part.checkpoints_path(policy)):
             make_folder(made)
-        for file in (folder.config, folder.rounds):
+        for file in () if source.folder is None else (source.folder.config, source.folder.rounds):
             if file.exists():
                 shutil.copy(file, target)
-        shutil.copy(labels[label], checkpoints.path_of(part.checkpoints_path(policy), tick))
+        shutil.copy(learned, checkpoints.path_of(part.checkpoints_path(policy), tick))
         try:
             export(target, policy)
         except (ConfigError, ExportError) as error:

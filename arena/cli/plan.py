@@ -12,20 +12,18 @@ from itertools import pairwise
 
 from arena import registry
 from arena.cli.arguments import add_config, add_ranks
-from arena.config import Config, load_with_origin
+from arena.config import load_with_origin
 from arena.config.schema import EvaluationConfig
-from arena.errors import ConfigError, Origin, listed, pluralize
-from arena.league.custom import check_custom
+from arena.errors import ConfigError, listed, pluralize
 from arena.plan.build import make_plan, on_hosts
 from arena.plan.deadlock import waiting_text
 from arena.plan.hosts import Share, allocated, parse_hosts, shares
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.plan.process_count import process_count
-from arena.preflight.examine import Preflight, examine, wrapped_text
+from arena.preflight.examine import Preflight, wrapped_text
 from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
-from arena.preflight.later_seats import later_plans
-from arena.preflight.outcomes import require_rules
 from arena.records.formats import document_text, plan_file
+from arena.run.api import preflight, role_rows
 from arena.terminal.display import crossing_text, processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import rounds_lines
@@ -56,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     count = process_count(config, arguments.ranks, os.environ, hosts=hosts)
     with origin.located():
         plan = make_plan(config, ranks=count.number)
+        findings = preflight(plan, config)
     rounds = rounds_lines(config)
-    findings = preflight(plan, config, origin)
     host_lines = []  # for each host that the user names or SLURM has allocated
     if known := hosts or allocated(os.environ):
         try:
@@ -85,16 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def preflight(plan: Plan, config: Config, origin: Origin, *, conformance: bool = False) -> Preflight:
-    """Checks that every policy can fill all seats that it may ever get; `plan` is that of the first round."""
-    with origin.located():
-        check_custom(config)
-        later = later_plans(config)
-        found = examine(plan, later=later, conformance=conformance)
-        require_rules(config, plan, *later)
-        return found
-
-
 def _text(
     plan: Plan,
     examination: Preflight,
@@ -108,16 +96,9 @@ def _text(
     """The table and all lines below it; `ranks` says why the plan has as many processes as it has."""
     waiting, refused = waiting_text(plan, examination.schedules)
     rows: list[Sequence[str]] = [_HEADINGS]
-    for rank, roles in enumerate(plan.ranks):
-        if not roles:
-            rows.append((str(rank), "idle", "", "", ""))
-        for role in roles:
-            policy = entities = ""
-            if role.kind is RoleKind.WORKER and role.match is not None and role.seat is not None:
-                policy = plan.seat(role).policy
-                entities = ", ".join(examination.entity_names(role.match, role.seat))
-            match = "" if role.match is None else str(role.match)
-            rows.append((str(rank), role.kind.value, match, policy, entities))
+    for row in role_rows(plan, examination):
+        match = "" if row["match"] is None else str(row["match"])
+        rows.append((str(row["rank"]), row["role"], match, row["policy"] or "", ", ".join(row["entities"])))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     environments = pluralize(len(plan.matches), "environment")
     workers = pluralize(len(plan.roles(RoleKind.WORKER)), "worker")

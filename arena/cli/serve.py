@@ -16,16 +16,16 @@ import msgspec
 import yaml
 
 from arena import registry
-from arena.cli.arguments import add_overrides, non_negative_float, non_negative_int, positive_int
-from arena.config import load_config
+from arena.cli.arguments import RemovedOption, add_overrides, non_negative_float, non_negative_int, positive_int
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, TickRules
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, located
 from arena.external.connection import Connection, policies_of
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
 from arena.game.spaces import is_ragged
+from arena.league.sources import Named, Source, split
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.plan.seats import check_seats
@@ -36,7 +36,6 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_text
-from arena.run.opponents import labeled_versions, policy_at
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower
 from arena.serving.models import Model, PureModel, model_of
@@ -53,15 +52,14 @@ _ONE = "agent_0"  # the entity of games of one policy
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Answers until it is ended by Ctrl-C or SIGTERM; then running games may go on for a while."
-    parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    parser.add_argument(
+        "target",
+        metavar="RUN_OR_CONFIG",
+        help="a run's folder, or a configuration file; RUN:POLICY@TICK: games of one entity, which this policy plays",
+    )
     add_overrides(parser, "change the configuration")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--match", type=int, default=0, metavar="M", help="games with the entities of this match (default: 0)"
-    )
-    what.add_argument(
-        "--policy", metavar="P", help="games of one entity, which this policy plays, as blue or blue@5000"
-    )
+    parser.add_argument("--match", type=int, metavar="M", help="games with the entities of this match (default: 0)")
+    parser.add_argument("--policy", action=RemovedOption, instead="name the policy as RUN:POLICY@TICK")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
     where.add_argument("--socket", metavar="ADDRESS", help=argparse.SUPPRESS)  # of earlier versions
@@ -70,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--actor", metavar="ACTOR", help="json, raw or package.module:Class (default: json)")
     parser.add_argument("--actor-config", metavar="FILE", help="a YAML file that each actor is given")
     parser.add_argument(
-        "--checkpoint", metavar="WHICH", help="of a run: last, first, a number of ticks, or follow (default: last)"
+        "--checkpoint",
+        metavar="WHICH",
+        help="of a run: last, first, best, a number of ticks, or follow (default: last)",
     )
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the best ones")
     parser.add_argument(
@@ -182,23 +182,23 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     """Loads the policies, and listens."""
     if arguments.socket is not None:
         raise ConfigError("is no longer supported: use --http [HOST:]PORT; PolicyClient speaks HTTP", path="--socket")
-    folder = RunFolder.of_target(arguments.target)
-    config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
+    run, name = split(arguments.target)
+    source = Source.of(run, arguments.overrides)
+    folder, config, policy = source.folder, source.config, None
     registry.import_plugins(config.imports)
-    if "@" in (arguments.policy or "") and arguments.policy not in config.policies:
-        if arguments.checkpoint is not None:
-            raise ConfigError(
-                f"--policy {arguments.policy} names a checkpoint already; leave it out", path="--checkpoint"
-            )
-        policy_at(config, folder, arguments.policy, path="--policy")
-        arguments.policy, _, arguments.checkpoint = arguments.policy.partition("@")
+    if name:
+        policy, label = source.named(name)
+        for option in ("match", "checkpoint") if label else ("match",):
+            if getattr(arguments, option) is not None:
+                raise ConfigError(f"{arguments.target} says it already; leave it out", path=f"--{option}")
+        arguments.checkpoint = label or arguments.checkpoint
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
     if folder is None and arguments.engine == "onnx":
         raise ConfigError("only policies of a run can be exported; name a run folder", path="--engine")
     exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, say)
     with located(source=arguments.target):
-        match, make_games = _match(config, arguments)
+        match, make_games = _match(config, policy, arguments)
         slots = arguments.slots or (match.lanes if registry.external_kind(match.game.make) else _SLOTS)
         rules = msgspec.structs.replace(
             match.game.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1
@@ -231,7 +231,7 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
                 greedy=not arguments.sample,
                 exporter=exporter if arguments.engine == "onnx" else None,
             )
-            loads[name], model = load, load(_tick(folder, name, arguments.checkpoint))
+            loads[name], model = load, load(_tick(source, name, arguments.checkpoint))
             seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
             players.append(player)
@@ -261,22 +261,21 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     return served
 
 
-def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Callable[[], ExternalGames]]:
+def _match(
+    config: Config, policy: str | None, arguments: argparse.Namespace
+) -> tuple[MatchPlan, Callable[[], ExternalGames]]:
     """What is played, and what makes the connection to its games."""
-    if arguments.policy is not None:
-        if arguments.policy not in config.policies:
-            known = nearest(arguments.policy, config.policies)
-            raise ConfigError(f"there is no policy {arguments.policy!r}; {known}", path="--policy")
-        whole = first_seat(config, arguments.policy).interface
+    if policy is not None:
+        whole = first_seat(config, policy).interface
         interface = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
-        seat = SeatPlan(0, arguments.policy, (_ONE,))
-        described = MatchConfig(env=arguments.policy, seats=(arguments.policy,), lanes=_SLOTS)
-        match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path="--policy")
+        seat = SeatPlan(0, policy, (_ONE,))
+        described = MatchConfig(env=policy, seats=(policy,), lanes=_SLOTS)
+        match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path=policy)
         return match, partial(_http_games, interface, arguments)
-    matches = make_plan(config, ranks=1).matches
-    if not 0 <= arguments.match < len(matches):
-        raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
-    match = matches[arguments.match]
+    matches, number = make_plan(config, ranks=1).matches, arguments.match or 0
+    if not 0 <= number < len(matches):
+        raise ConfigError(f"there is no match {number}; there are {len(matches)}", path="--match")
+    match = matches[number]
     kind = registry.external_kind(match.game.make)
     if arguments.simulator is not None or arguments.attach is not None:  # another program, or one started by hand
         from arena.external.shared_memory.games import SharedMemoryGames
@@ -302,7 +301,7 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
     if kwargs:
         raise ConfigError(
             f"the games of match {match.match} ({match.game.make}) take no {', '.join(kwargs)}; "
-            "`--policy P` serves a policy to other games",
+            "`arena serve RUN:POLICY` serves a policy to other games",
             path="--match",
         )
     return match, lambda: external_games(match)
@@ -376,13 +375,9 @@ def _model(
     return model_of(policy, slots * len(entities), greedy=greedy)
 
 
-def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
+def _tick(source: Source, name: str, label: str | None) -> int | None:
     """The tick of the checkpoint that is meant; None: there is none."""
-    labeled = {} if folder is None else labeled_versions(folder, name)
-    if not labeled:
+    if not source.files(name):
         return None
-    label = "last" if label in (None, "follow") else label
-    if label not in labeled:
-        message = f"there is no checkpoint {label!r}; {nearest(label, [*labeled, 'follow'])}"
-        raise ConfigError(message, path="--checkpoint")
-    return checkpoint.ticks_of(labeled[label])
+    named = Named(name, "" if label in (None, "follow") else label)
+    return checkpoint.ticks_of(source.checkpoint(named, path="--checkpoint"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -270,7 +271,8 @@ def named(value: Any, path: str) -> Any:
     """Data of Python with names `package.module:attribute` in the place of classes and functions.
 
     Raises:
-        ConfigError: one that no other process can import, or among the arguments of a game, which are data.
+        ConfigError: one that no other process can import, or among the arguments of a game, which are data; or an
+            object that a file cannot hold.
     """
     if isinstance(value, (type, types.FunctionType)):
         if {"kwargs", "env_kwargs"} & {*path.split(".")}:
@@ -285,8 +287,17 @@ def named(value: Any, path: str) -> Any:
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return type(value)([named(item, f"{path}[{index}]") for index, item in enumerate(value)])
-    return value
+        items = [named(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+    if value is None or isinstance(value, (bool, str, bytes, set)):  # as YAML has them
+        return value
+    if isinstance(value, numbers.Real):  # also one of NumPy
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    raise ConfigError(
+        f"found {show(value)}, of the class {type(value).__name__}; a configuration holds numbers, texts, lists and "
+        "mappings, and classes and functions in the place of their names",
+        path=path,
+    )
 
 
 def is_name(name: Any) -> bool:

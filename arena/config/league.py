@@ -21,26 +21,36 @@ Half = Annotated[float, Meta(gt=0, le=0.5)]
 class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a policy has to prove before a snapshot of it joins: that it is better than its newest one."""
 
-    elo: Elo = 20.0  # by how much; tested against being no better at all
-    alpha: Error = 0.05  # how probable it is that one joins which is no better
-    beta: Error = 0.05  # how probable it is that one is kept out which is better by that much
+    elo: Elo = 20.0
+    """by how much; tested against being no better at all"""
+    alpha: Error = 0.05
+    """how probable it is that one joins which is no better"""
+    beta: Error = 0.05
+    """how probable it is that one is kept out which is better by that much"""
 
 
 class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Past selves: they join the league as frozen players."""
 
-    every: Count = 1  # rounds
-    keep: Count = 20  # of each policy
-    keep_by: Literal["count", "spread"] = "count"  # the newest; or those that differ most in strength
-    gate: GateConfig | None = None  # null: all join
+    every: Count = 1
+    """rounds"""
+    keep: Count = 20
+    """of each policy"""
+    keep_by: Literal["count", "spread"] = "count"
+    """the newest; or those that differ most in strength"""
+    gate: GateConfig | None = None
+    """null: all join"""
 
 
 class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
-    factors: tuple[Factor, ...]  # the option is multiplied by one of these, drawn at random
-    at_least: Finite | None = None  # null: no bound
-    at_most: Finite | None = None  # null: no bound
+    factors: tuple[Factor, ...]
+    """the option is multiplied by one of these, drawn at random"""
+    at_least: Finite | None = None
+    """null: no bound"""
+    at_most: Finite | None = None
+    """null: no bound"""
     short: ClassVar[Any] = tuple[Factor, ...]
 
     @classmethod
@@ -66,12 +76,18 @@ class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
 class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Population-based training: the worst become copies of the best, with other options."""
 
-    every: Count = 1  # rounds
-    share: Share = 0.25  # of the population: so many of the worst take over from as many of the best, or all others
-    keep: Count | None = None  # so many of the best survive, and all others take over from them; null: `share` says so
-    by: Literal["return", "rating"] = "return"  # mean return of the newest round; or the rating
-    policies: tuple[str, ...] | None = None  # the population; null: all that learn
-    perturb: dict[str, PerturbConfig] = {}  # by option
+    every: Count = 1
+    """rounds"""
+    share: Share = 0.25
+    """of the population: so many of the worst take over from as many of the best, or all others"""
+    keep: Count | None = None
+    """so many of the best survive, and all others take over from them; null: `share` says so"""
+    by: Literal["return", "rating"] = "return"
+    """mean return of the newest round; or the rating"""
+    policies: tuple[str, ...] | None = None
+    """the population; null: all that learn"""
+    perturb: dict[str, PerturbConfig] = {}
+    """by option"""
 
     def replaced(self, size: int) -> int:
         """How many of a population of this size become copies."""
@@ -88,14 +104,20 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When players that do not learn are ranked well enough."""
 
-    error: Half = 0.05  # how probable it is that some two of them are in the wrong order
-    elo: Elo = 20.0  # differences below this do not count
+    error: Half = 0.05
+    """how probable it is that some two of them are in the wrong order"""
+    elo: Elo = 20.0
+    """differences below this do not count"""
 
 
 class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens between two rounds."""
 
-    snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
-    evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
-    decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds
-    prior: dict[str, Rating] = {}  # of policies when the league begins, in Elo; counts as much as ten games of each
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    """of learners in `matchmaking`"""
+    evolution: EvolutionConfig | None = None
+    """null: every policy keeps its own weights"""
+    decided: DecidedConfig | None = None
+    """ends the league when the order of all players is; null: plays all rounds"""
+    prior: dict[str, Rating] = {}
+    """of policies when the league begins, in Elo; counts as much as ten games of each"""

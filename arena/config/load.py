@@ -92,13 +92,16 @@ def parse_config(data: Config | Mapping[str, Any], *, source: str, overrides: Se
 
 
 def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
-    data = plain(data) if isinstance(data, Config) else data
+    try:
+        data = named(plain(data) if isinstance(data, Config) else data, "")
+    except RecursionError as error:
+        raise ConfigError("is nested too deeply, or a part of it holds itself", source=source) from error
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:
         text = f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`"
         raise ConfigError(text, source=source)
-    changed, places = overriding.apply(named(data, ""), overrides)
+    changed, places = overriding.apply(data, overrides)
     origin = Origin(source, places)
     with origin.located():
         config = convert(Config, {"name": Path(source).stem, **changed}, "")

@@ -73,14 +73,22 @@ class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `matches`: a game and the policies that play it."""
 
-    env: str  # a name of `envs`
-    seats: tuple[SeatEntry, ...]  # i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them
-    entities: tuple[Natural | Text, ...] | None = None  # what the entries stand for; null: 0, 1, 2, ...
-    sides: Sides | None = None  # seats that play together, by their places; null: those of each policy, if two play
-    env_kwargs: dict[str, Any] = {}  # over the environment's kwargs, for this match and its copies
-    copies: Count = 1  # identical matches made from this description
-    lanes: Count = 1  # environment instances that each match steps together
-    pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers compute actions for the other
+    env: str
+    """a name of `envs`"""
+    seats: tuple[SeatEntry, ...]
+    """i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them"""
+    entities: tuple[Natural | Text, ...] | None = None
+    """what the entries stand for; null: 0, 1, 2, ..."""
+    sides: Sides | None = None
+    """seats that play together, by their places; null: those of each policy, if two play"""
+    env_kwargs: dict[str, Any] = {}
+    """over the environment's kwargs, for this match and its copies"""
+    copies: Count = 1
+    """identical matches made from this description"""
+    lanes: Count = 1
+    """environment instances that each match steps together"""
+    pipeline: Halves = 1
+    """2: in two halves, one is stepped while the workers compute actions for the other"""
 
     adaptive: ClassVar[bool] = False
 
@@ -118,15 +126,24 @@ class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys that all generators of matches have."""
 
-    env: str  # a name of `envs`
-    policies: tuple[str, ...]  # names of `policies`: two or more, or where there is an `against` one or more
-    team_size: Count = 1  # seats of each side
-    sides: SideSizes | None = None  # seats of either side, as [3, 1], or the entities of either; null: `team_size`
-    copies: Count = 1  # of each pairing
-    lanes: Count = 1  # of each match
-    pipeline: Halves = 1  # 2: each match steps its lanes in two halves
-    both_sides: bool = False  # each pairing with the sides exchanged as well
-    env_kwargs: dict[str, Any] = {}  # over the environment's kwargs
+    env: str
+    """a name of `envs`"""
+    policies: tuple[str, ...]
+    """names of `policies`: two or more, or where there is an `against` one or more"""
+    team_size: Count = 1
+    """seats of each side"""
+    sides: SideSizes | None = None
+    """seats of either side, as [3, 1], or the entities of either; null: `team_size`"""
+    copies: Count = 1
+    """of each pairing"""
+    lanes: Count = 1
+    """of each match"""
+    pipeline: Halves = 1
+    """2: each match steps its lanes in two halves"""
+    both_sides: bool = False
+    """each pairing with the sides exchanged as well"""
+    env_kwargs: dict[str, Any] = {}
+    """over the environment's kwargs"""
     fewest: ClassVar[int] = 2  # policies
     adaptive: ClassVar[bool] = False  # whether later rounds depend on results
 
@@ -223,7 +240,8 @@ class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fi
 class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every challenger against each of some others."""
 
-    against: tuple[str, ...]  # the opponents of each of `policies`
+    against: tuple[str, ...]
+    """the opponents of each of `policies`"""
     kind: ClassVar[str] = "gauntlet"
     fewest: ClassVar[int] = 1
 
@@ -242,7 +260,8 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
-    team_size: Count = 2  # seats of each side
+    team_size: Count = 2
+    """seats of each side"""
     kind: ClassVar[str] = "mixtures"
 
     @property
@@ -308,7 +327,8 @@ class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A learner meets snapshots of itself, all equally often."""
 
-    self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
+    self_play: Share = msgspec.field(default=0.5, name="self")
+    """of its matches: against itself as it is now"""
     kind: ClassVar[str] = "past_selves"
     by_results: ClassVar[bool] = False
     draws_current: ClassVar[bool] = False
@@ -325,8 +345,10 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prioritized fictitious self-play: a learner meets all policies, more often those it has more to learn from."""
 
-    weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
-    self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
+    weighting: Literal["hard", "variance", "linear"] = "hard"
+    """hard (1-p)^2, variance p(1-p), linear 1-p; p: to win"""
+    self_play: Share = msgspec.field(default=0.35, name="self")
+    """of its matches: against itself as it is now"""
     kind: ClassVar[str] = "fictitious"
 
     @property
@@ -341,21 +363,31 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an exploiter's snapshot joins the league and the exploiter restarts from its first weights."""
 
-    after: Count | None = 20  # rounds, at the latest; null: never for the time alone
-    beats: Share = 0.7  # or when its expected score against each of its targets is above this
-    confidence: Share = 0.95  # ... with at least this posterior probability
-    share: Share = 0.25  # probability that a league exploiter restarts then; else it goes on as it is
+    after: Count | None = 20
+    """rounds, at the latest; null: never for the time alone"""
+    beats: Share = 0.7
+    """or when its expected score against each of its targets is above this"""
+    confidence: Share = 0.95
+    """... with at least this posterior probability"""
+    share: Share = 0.25
+    """probability that a league exploiter restarts then; else it goes on as it is"""
 
 
 class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
-    main: tuple[str, ...]  # policies that learn against the whole league
-    main_exploiters: tuple[str, ...] = ()  # meet the mains as they are now
-    league_exploiters: tuple[str, ...] = ()  # meet all snapshots
-    self_play: Share = msgspec.field(default=0.35, name="self")  # of a main's matches: against mains as they are now
-    weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
-    reset: ResetConfig = ResetConfig()  # of exploiters
+    main: tuple[str, ...]
+    """policies that learn against the whole league"""
+    main_exploiters: tuple[str, ...] = ()
+    """meet the mains as they are now"""
+    league_exploiters: tuple[str, ...] = ()
+    """meet all snapshots"""
+    self_play: Share = msgspec.field(default=0.35, name="self")
+    """of a main's matches: against mains as they are now"""
+    weak: Share = 0.1
+    """expected score below which a main exploiter meets snapshots of the main instead"""
+    reset: ResetConfig = ResetConfig()
+    """of exploiters"""
     kind: ClassVar[str] = "exploiters"
     draws_current: ClassVar[bool] = False
 
@@ -377,11 +409,16 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Policy-space response oracles: a learner meets the equilibrium of all snapshots until it gains no more."""
 
-    solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"  # the mixture of the snapshots it meets
-    start: Literal["newest", "first"] = "newest"  # a new best response begins from its newest or first weights
-    gain: Amount = 0.0  # in the game's units, against the mixture; a round that gains no more than this gains nothing
-    patience: Count = 2  # rounds without a gain, after which a best response joins
-    after: Count = 10  # rounds of learning, after which it joins at the latest
+    solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"
+    """the mixture of the snapshots it meets"""
+    start: Literal["newest", "first"] = "newest"
+    """a new best response begins from its newest or first weights"""
+    gain: Amount = 0.0
+    """in the game's units, against the mixture; a round that gains no more than this gains nothing"""
+    patience: Count = 2
+    """rounds without a gain, after which a best response joins"""
+    after: Count = 10
+    """rounds of learning, after which it joins at the latest"""
     kind: ClassVar[str] = "nash"
     by_results: ClassVar[bool] = False
     draws_current: ClassVar[bool] = False
@@ -397,8 +434,10 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
-    class_: Target = msgspec.field(name="class")  # "package.module:Class"
-    options: dict[str, Any] = {}  # given to the class when it is made
+    class_: Target = msgspec.field(name="class")
+    """package.module:Class"""
+    options: dict[str, Any] = {}
+    """given to the class when it is made"""
     kind: ClassVar[str] = "own"
     short: ClassVar[Any] = ClassName | dict[ClassName, dict[str, Any]]
 
@@ -417,10 +456,14 @@ RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
-    against: tuple[str, ...] = ()  # opponents beside the policies themselves: these, and snapshots of them
-    versus: tuple[str, ...] = ()  # the other population, which learns on the second side; `policies` meet it alone
-    rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
-    copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
+    against: tuple[str, ...] = ()
+    """opponents beside the policies themselves: these, and snapshots of them"""
+    versus: tuple[str, ...] = ()
+    """the other population, which learns on the second side; `policies` meet it alone"""
+    rule: RuleEntry
+    """how opponents are drawn: the name of a rule, or a mapping {name: its options}"""
+    copies: Count = 1
+    """opponents of each of the policies in each round, each in a match of its own"""
     kind: ClassVar[str] = "matchmaking"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True
@@ -499,9 +542,12 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
-    generator: Target  # "package.module:Class"
-    options: dict[str, Any] = {}  # given to the class when it is made
-    opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
+    generator: Target
+    """package.module:Class"""
+    options: dict[str, Any] = {}
+    """given to the class when it is made"""
+    opening: Opening | None = None
+    """pairings of the first round, and so many at most in later ones; null: every pair"""
     kind: ClassVar[str] = "pairings"
     fewest: ClassVar[int] = 1
     adaptive: ClassVar[bool] = True

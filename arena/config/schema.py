@@ -25,24 +25,37 @@ Schedule = Count | tuple[Entries, ...]
 class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When external games form a tick, and when they are given up."""
 
-    max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002  # a tick is formed so long after the first request
-    min_asking: Count = 1  # games that ask before a tick is formed sooner, at most the match's lanes
-    idle_s: Seconds = 60.0  # a game that owes a request is lost after so long without a word
-    answer_s: Seconds = 30.0  # a request that has no answer after so long ends its game
-    idle_tick_s: Seconds | None = None  # when nothing happens for so long, an empty tick is played; null: none is
-    close_s: Seconds = 5.0  # as long as games may take to leave at the end
+    max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002
+    """a tick is formed so long after the first request"""
+    min_asking: Count = 1
+    """games that ask before a tick is formed sooner, at most the match's lanes"""
+    idle_s: Seconds = 60.0
+    """a game that owes a request is lost after so long without a word"""
+    answer_s: Seconds = 30.0
+    """a request that has no answer after so long ends its game"""
+    idle_tick_s: Seconds | None = None
+    """when nothing happens for so long, an empty tick is played; null: none is"""
+    close_s: Seconds = 5.0
+    """as long as games may take to leave at the end"""
 
 
 class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `envs`."""
 
-    make: Target  # short name | "gymnasium:ID", also gymnasium_vec, pettingzoo, envpool | "package.module:callable"
-    kwargs: dict[str, Any] = {}  # given to the environment when it is made
-    wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
-    idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
-    screen: Literal["xvfb"] | None = None  # a virtual one, for a game that opens windows; null: none
-    outcome: OutcomeRule | None = None  # who has won; null: as the game declares, or no side
-    external: TickRules | None = None  # only of external games, which ask for actions; null: the defaults
+    make: Target
+    """short name | gymnasium:ID, also gymnasium_vec, pettingzoo, envpool | package.module:callable"""
+    kwargs: dict[str, Any] = {}
+    """given to the environment when it is made"""
+    wrappers: tuple[WrapperEntry, ...] = ()
+    """around it, the innermost first: a name, or {name: its arguments}"""
+    idle_action: Any = None
+    """the action of an entity that no seat plays; null: the space's no-op"""
+    screen: Literal["xvfb"] | None = None
+    """a virtual one, for a game that opens windows; null: none"""
+    outcome: OutcomeRule | None = None
+    """who has won; null: as the game declares, or no side"""
+    external: TickRules | None = None
+    """only of external games, which ask for actions; null: the defaults"""
 
     @property
     def wrapped_in(self) -> tuple[tuple[str, Any], ...]:
@@ -53,14 +66,22 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `policies`."""
 
-    algorithm: Target  # short name | "package.module:Class"
-    options: dict[str, Any] = {}  # of the algorithm
-    color: Color | None = None  # "#rrggbb", in displays and diagrams
-    frozen: bool = False  # plays, does not learn
-    load: Text | None = None  # checkpoint to begin with; relative to the current directory
-    sync: Literal["gradients", "samples"] = "gradients"  # what the workers of the policy pool
-    max_lag: Natural = 0  # updates that a worker may be ahead, with sync: samples; 0: all wait for each other
-    independent: bool = False  # each worker learns alone, as a policy of its own: blue#0, blue#1, ...
+    algorithm: Target
+    """short name | package.module:Class"""
+    options: dict[str, Any] = {}
+    """of the algorithm"""
+    color: Color | None = None
+    """in displays and diagrams, as "#rrggbb" in quotes"""
+    frozen: bool = False
+    """plays, does not learn"""
+    load: Text | None = None
+    """checkpoint to begin with: RUN:POLICY@TICK, a run or a file, relative to the current directory"""
+    sync: Literal["gradients", "samples"] = "gradients"
+    """what the workers of the policy pool"""
+    max_lag: Natural = 0
+    """updates that a worker may be ahead, with sync: samples; 0: all wait for each other"""
+    independent: bool = False
+    """each worker learns alone, as a policy of its own: blue#0, blue#1, ..."""
 
     @property
     def learns(self) -> bool:
@@ -71,27 +92,38 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
-    every: Count  # ticks; a multiple of checkpoint_every
-    episodes: Natural = 20  # at least so many of each policy; every lane plays the same number; 0: `function` alone
-    seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
-    env_kwargs: dict[str, Any] = {}  # over the arguments of each match's game, such as another map
-    greedy: bool = True  # the most likely action rather than a sampled one
-    function: Target | None = None  # "package.module:function", called with each evaluation; null: none
-    options: dict[str, Any] = {}  # given to the function
+    every: Count
+    """ticks; a multiple of checkpoint_every"""
+    episodes: Natural = 20
+    """at least so many of each policy; every lane plays the same number; 0: `function` alone"""
+    seats: tuple[SeatEntry, ...] | None = None
+    """who plays; null: as in each match"""
+    env_kwargs: dict[str, Any] = {}
+    """over the arguments of each match's game, such as another map"""
+    greedy: bool = True
+    """the most likely action rather than a sampled one"""
+    function: Target | None = None
+    """package.module:function, called with each evaluation; null: none"""
+    options: dict[str, Any] = {}
+    """given to the function"""
 
 
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a line of numbers about the run is written to `result.json`."""
 
-    every: Count | None = None  # ticks; a divisor or a multiple of checkpoint_every; null: about a fiftieth of the run
-    smoothing: Count = 100  # episodes of which the means of a result are, at least, if there were so many
+    every: Count | None = None
+    """ticks; a divisor or a multiple of checkpoint_every; null: about a fiftieth of the run"""
+    smoothing: Count = 100
+    """episodes of which the means of a result are, at least, if there were so many"""
 
 
 class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which checkpoints are kept as the best ones."""
 
-    metric: Text  # key of a result, such as policy_reward_mean/blue
-    mode: Literal["max", "min"] = "max"  # whether the highest or the lowest value is the best
+    metric: Text
+    """key of a result, such as policy_reward_mean/blue"""
+    mode: Literal["max", "min"] = "max"
+    """whether the highest or the lowest value is the best"""
 
     def is_better(self, value: float, before: float) -> bool:
         """Whether a value is better than an earlier one; equal values are not."""
@@ -101,8 +133,10 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
-    class_: Target = msgspec.field(name="class")  # "package.module:Class"
-    options: dict[str, Any] = {}  # given to the class when it is made
+    class_: Target = msgspec.field(name="class")
+    """package.module:Class"""
+    options: dict[str, Any] = {}
+    """given to the class when it is made"""
 
     @classmethod
     def of(cls, entry: str | CallbackConfig) -> CallbackConfig:
@@ -113,31 +147,56 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
-    name: str  # of the run and its folder
-    seed: Natural = 0  # all random streams derive from it
-    ticks: Count  # of every match
-    rounds: Schedule = 1  # plans of matches in a row; or a list of these
-    envs: dict[str, EnvConfig]  # by name
-    policies: dict[str, PolicyConfig]  # by name
-    matches: Entries | None = None  # what is played; left out where `rounds` lists it
-    league: LeagueConfig | None = None  # what happens between two rounds; null: the defaults of its keys
-    scale: bool = False  # repeat all matches until the ranks are used up
-    ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
-    checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
-    results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
-    stop: dict[str, Any] = {}  # ends the run when a result meets any of them: key of a result to a number, or at_most
-    best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
-    curriculum: CallbackConfig | None = None  # changes between two legs; null: none
-    evaluation: EvaluationConfig | None = None  # while they learn; null: none
-    imports: tuple[Text, ...] = ()  # modules that every process imports before names are looked up: they register some
-    callbacks: tuple[Target | CallbackConfig, ...] = ()  # classes whose methods are called; or "package.module:Class"
-    loggers: tuple[Target | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
-    record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it
-    transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
-    watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
-    env_timeout_s: Seconds | None = None  # as long as one call of a game or an algorithm may take; null: watchdog_s
-    on_env_error: Literal["stop", "restart"] = "stop"  # restart: create a game that fails again, drop its episodes
-    restarts: Natural = 4  # times per leg that a run whose process died is started again from its newest boundary
+    name: str
+    """of the run and its folder"""
+    seed: Natural = 0
+    """all random streams derive from it"""
+    ticks: Count
+    """of every match"""
+    rounds: Schedule = 1
+    """plans of matches in a row; or a list of these"""
+    envs: dict[str, EnvConfig]
+    """by name"""
+    policies: dict[str, PolicyConfig]
+    """by name"""
+    matches: Entries | None = None
+    """what is played; left out where `rounds` lists it"""
+    league: LeagueConfig | None = None
+    """what happens between two rounds; null: the defaults of its keys"""
+    scale: bool = False
+    """repeat all matches until the ranks are used up"""
+    ranks: Literal["auto", "one_per_role"] | Count = "auto"
+    """processes that `arena train` starts; auto: one per core"""
+    checkpoint_every: Count = 10_000
+    """ticks from one boundary to the next: everything is saved, and can go on from it"""
+    results: ResultsConfig = ResultsConfig()
+    """lines of numbers in result.json, one per iteration"""
+    stop: dict[str, Any] = {}
+    """ends the run when a result meets any of them: key of a result to a number, or at_most"""
+    best: BestConfig | None = None
+    """keeps the checkpoints of the boundary with the best result; null: none"""
+    curriculum: CallbackConfig | None = None
+    """changes between two legs; null: none"""
+    evaluation: EvaluationConfig | None = None
+    """while they learn; null: none"""
+    imports: tuple[Text, ...] = ()
+    """modules that every process imports before names are looked up: they register some"""
+    callbacks: tuple[Target | CallbackConfig, ...] = ()
+    """classes whose methods are called; or package.module:Class"""
+    loggers: tuple[Target | CallbackConfig, ...] = ("csv", "tensorboard")
+    """where results go beside result.json"""
+    record: Literal["nothing", "samples", "replays"] = "nothing"
+    """of all that is played: columns, or what replays it"""
+    transport: Literal["auto", "mpi"] = "auto"
+    """auto: shared memory within a node; mpi: MPI messages everywhere"""
+    watchdog_s: Seconds = 60.0
+    """when nothing has moved for so long, the run ends and says who waits for what"""
+    env_timeout_s: Seconds | None = None
+    """as long as one call of a game or an algorithm may take; null: watchdog_s"""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """restart: create a game that fails again, drop its episodes"""
+    restarts: Natural = 4
+    """times per leg that a run whose process died is started again from its newest boundary"""
 
     def to_yaml(self) -> str:
         """The contents of a YAML file, with every default written out.

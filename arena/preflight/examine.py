@@ -102,10 +102,11 @@ def examine(
         lines.append(f"policy {name}: algorithm {config.algorithm}, {pluralize(len(config.options), 'option')}")
         loaded = None
         if config.load is not None:
+            from arena.league.sources import find_checkpoint
             from arena.records import checkpoint
 
             with located(path=f"{path}.load"):
-                found = checkpoint.find(config.load, name)
+                found = find_checkpoint(config.load, name)
                 loaded = (found, checkpoint.load_to_act(found))
                 check_checkpoint(loaded[1], found, policy, cls)
             lines.append(f"policy {name}: begins with {shown(found)}")

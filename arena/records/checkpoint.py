@@ -278,7 +278,7 @@ def find(path: Path | str, policy: str) -> Path:
     if others:
         raise ConfigError(
             f"no checkpoint of the policy {policy!r} in this run; {nearest(policy, others)}; "
-            f"to load another policy's weights name its folder, as {home / others[0]}",
+            f"to load another policy's weights say {source}:{others[0]}",
             source=source,
         )
     raise ConfigError("no checkpoint in this folder", source=source)

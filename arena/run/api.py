@@ -1,4 +1,4 @@
-"""Training as a function: `arena.train` does what the command `arena train` does, prints nothing and returns a result.
+"""Training and planning as functions, which do what the commands do, print nothing and return data.
 
     result = arena.train("duel.yaml", ranks=1)
     result.scores["blue"].last_return
@@ -24,11 +24,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.config import Config, load_config, parse_config, resolved_yaml
+from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, located
+from arena.league.custom import check_custom
+from arena.league.sources import AnyConfig, Source
+from arena.opened import Table
+from arena.plan.build import make_plan, on_hosts
+from arena.plan.hosts import allocated, parse_hosts, shares
+from arena.plan.plan import Plan, RoleKind
 from arena.plan.process_count import RankCount, process_count
+from arena.preflight.examine import Preflight, examine
+from arena.preflight.later_seats import later_plans
+from arena.preflight.outcomes import require_rules
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
 from arena.roles.process import threads_before
@@ -63,7 +72,7 @@ class RunResult(NamedTuple):
 
 @started_here()
 def train(
-    config: Config | Mapping[str, Any] | Path | str,
+    config: AnyConfig,
     run_dir: Path | str | None = None,
     ranks: RankCount | None = None,
     on_event: Callable[[Event], None] | None = None,
@@ -73,7 +82,7 @@ def train(
     The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
 
     Args:
-        config: a YAML file, its contents, or the same as `arena.Config`.
+        config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration is run anew.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
@@ -89,15 +98,15 @@ def train(
             "arena.train starts the processes of a run itself; under mpirun or srun use the command `arena train`, or "
             "ranks=1"
         )
-    source = str(config) if isinstance(config, (str, Path)) else ""
-    read = load_config(config) if isinstance(config, (str, Path)) else parse_config(config, source="")
-    with located(source=source):
+    source = Source.of(config)
+    read = source.config
+    with located(source=source.path):
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
         listener = Listener(on_event)
         if plan.processes > 1:
             refuse_main(read, ", or use ranks=1")
         if plan.processes == 1:
-            run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source)
+            run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source.path)
             with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
@@ -122,6 +131,60 @@ def train(
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
+def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | None = None) -> Table:
+    """Which process of a run would do what, as `arena plan`: checks everything, starts nothing and prints nothing.
+
+    Args:
+        config: a YAML file, its contents, the same as `arena.Config`, or a run folder.
+        ranks: how many processes; None: as the configuration's `ranks` says.
+        hosts: and their slots, as `a:4,b:4`; None: the allocation's.
+
+    Returns:
+        a row for each role: `rank` of its process, `host` (None where no host is known), `role` (`root`, `environment`,
+        `worker`; `idle` for a process without a role), `match`, `seat`, `policy` (None where the role has none) and the
+        `entities` that it plays.
+
+    Raises:
+        ConfigError: a mistake of the user.
+    """
+    source = Source.of(config)
+    with located(source=source.path), untouched_process():
+        known = () if hosts is None else parse_hosts(hosts)
+        count = process_count(source.config, ranks, os.environ, hosts=known)
+        found = make_plan(source.config, ranks=count.number)
+        if found.processes > 1:
+            refuse_main(source.config, ", or use ranks=1")
+        examination = preflight(found, source.config)
+        if known or (known := allocated(os.environ)):
+            found = on_hosts(found, [one.host for one in shares(known, found.processes) for _ in one.ranks])
+        return role_rows(found, examination)
+
+
+def preflight(plan: Plan, config: Config, *, conformance: bool = False) -> Preflight:
+    """Checks that every policy can fill all seats that it may ever get; `plan` is that of the first round."""
+    check_custom(config)
+    later = later_plans(config)
+    found = examine(plan, later=later, conformance=conformance)
+    require_rules(config, plan, *later)
+    return found
+
+
+def role_rows(plan: Plan, examination: Preflight) -> Table:
+    """The rows that `plan_run` returns."""
+    rows = Table()
+    for rank, roles in enumerate(plan.ranks):
+        row = {"rank": rank, "host": plan.hosts[rank] if plan.hosts else None}
+        nothing = {"role": "idle", "match": None, "seat": None, "policy": None, "entities": ()}
+        for role in roles:
+            place: dict[str, Any] = {"role": role.kind.value, "match": role.match, "seat": role.seat}
+            if role.kind is RoleKind.WORKER and role.match is not None and role.seat is not None:
+                place |= {"policy": plan.seat(role).policy, "entities": examination.entity_names(role.match, role.seat)}
+            rows.append({**row, **nothing, **place})
+        if not roles:
+            rows.append(row | nothing)
+    return rows
+
+
 class Listener(Output):
     """Receives the output of the run: from this process as an `Output`, from other processes as a `mpirun.Listener`."""
 
@@ -141,6 +204,15 @@ class Listener(Output):
         if self._failure.exit_code == MISTAKE:
             return self._failure.message
         return f"{self._failure.who}\n{self._failure.message}"
+
+    def check(self, status: int) -> None:
+        """Raises the error of a run in this process that has ended with an exit status."""
+        if status == MISTAKE:
+            raise ConfigError(self.failure)
+        if status > 128:
+            raise KeyboardInterrupt(status - 128)
+        if status:
+            raise RunFailed(self.failure)
 
     def display(self, run: Run) -> Display:
         return EventDisplay(run, self._emit)

@@ -17,25 +17,22 @@ from typing import NamedTuple
 import msgspec
 
 from arena import registry
-from arena.config import load_config, parse_config
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, ConfigError, RunFailed, WriteError, located, nearest
-from arena.league import rounds_file
+from arena.errors import MISTAKE, ConfigError, WriteError, located
+from arena.league.sources import AnyConfig, Named, Source, opponent_of, opposed
 from arena.opened import Table
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
-from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.evaluations import line_of
-from arena.records.folder import RunFolder, numbered
+from arena.records.folder import numbered
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
 from arena.run.console import CONSOLE_OUTPUT, Output
 from arena.run.evaluation import episodes_per_lane
 from arena.run.loop import run_single_process
-from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
@@ -67,7 +64,7 @@ class Weights(NamedTuple):
 
 
 def evaluate(
-    target: Config | Path | str,
+    target: AnyConfig,
     episodes: int = 100,
     *,
     checkpoints: Sequence[str | int] | str = (),
@@ -78,11 +75,11 @@ def evaluate(
     """Lets the policies of a run, or of a configuration, play without learning, as `arena evaluate`; prints nothing.
 
     Args:
-        target: a run folder, a configuration file, or the same as `arena.Config`.
+        target: a run folder, a configuration file, its contents, or the same as `arena.Config`.
         episodes: at least so many; every lane plays the same number.
         checkpoints: of a run: `first`, `last`, `best`, or a number of ticks; empty: `last`.
-        against: a policy, a policy at a tick (`blue@5000`), or an algorithm, which takes all seats of others; None: as
-            configured.
+        against: a policy, a policy at a tick (`blue@5000`), one of another run (`runs/a:blue@best`), or an algorithm,
+            which takes all seats of others; None: as configured.
         greedy: the most likely actions rather than sampled ones.
         run_dir: below which the records go; None: the run's `evaluations/`, or `runs/`.
 
@@ -107,40 +104,30 @@ def evaluate(
     if episodes < 1:
         raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")
     labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
-    matches = matches_of(target if isinstance(target, Config) else str(target), labels or None, against, run_dir)
+    matches = matches_of(target, labels or None, against, run_dir)
     with untouched_process():
         for match in matches:
             _, status = play(match, episodes, add, greedy=greedy, output=listener, watched=False)
-            if status == MISTAKE:
-                raise ConfigError(listener.failure)
-            if status > 128:
-                raise KeyboardInterrupt(status - 128)
-            if status:
-                raise RunFailed(listener.failure)
+            listener.check(status)
     return rows
 
 
 def matches_of(
-    target: Config | str, checkpoints: Sequence[str] | None, against: str | None, run_dir: Path | str | None
+    target: AnyConfig, checkpoints: Sequence[str] | None, against: str | None, run_dir: Path | str | None
 ) -> list[EvaluationMatch]:
     """The evaluations of a run or a configuration; arguments as of `evaluate`."""
-    source, folder = "", None
-    if isinstance(target, Config):
-        config = parse_config(target, source=source)
-    else:
-        source, folder = target, RunFolder.of_target(target)
-        config = load_config(target if folder is None else folder.config)
+    source = Source.of(target)
+    folder = source.folder
     home = folder.path / "evaluations" if folder else anchored("runs")
     home = anchored(run_dir) if run_dir else home
     if folder is None and checkpoints is not None:
-        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=source)
-    with located(source=source):
+        raise ConfigError(
+            "a configuration has no checkpoints; name a run folder", path="--checkpoints", source=source.path
+        )
+    with located(source=source.path):
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
-        weights = [weights_of(config, folder, label) for label in labels]
-        version = None
-        if against is not None and "@" in against and against not in config.policies:
-            version = policy_at(config, folder, against, path="--against")
-        matches = [match for loaded in weights for match in _matches(loaded, against, version, home)]
+        weights = [weights_of(source, label) for label in labels]
+        matches = [match for loaded in weights for match in _matches(loaded, source, against, home)]
     if folder is not None:
         try:
             make_folder(home)  # readable for its owner alone, as all of a run folder
@@ -176,25 +163,14 @@ def play(
     return records, status
 
 
-def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
+def weights_of(source: Source, label: str) -> Weights:
     """All policies frozen, with the weights that a label of `--checkpoints` selects; empty: as configured."""
-    files: dict[str, Path] = {}
-    policies: dict[str, PolicyConfig] = {}
-    planned = [] if folder is None else rounds_file.read_played(folder, config)
-    for name, policy in config.policies.items():
-        if folder is not None and (labeled := labeled_versions(folder, name)):
-            if label not in labeled:
-                raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, labeled)}", path="--checkpoints")
-            files[name] = labeled[label]
-            options = rounds_file.options_at(planned, checkpoint.ticks_of(files[name])).get(name, policy.options)
-            load: str | None = str(files[name])
-        else:
-            options = policy.options
-            with located(path=f"policies.{name}.load"):  # the policy may play under another name
-                load = None if policy.load is None else str(checkpoint.find(policy.load, name))
-        policies[name] = msgspec.structs.replace(policy, frozen=True, load=load, options=options)
-    if folder is not None and not files:
-        raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
+    config = source.config
+    loaded = frozenset(name for name in config.policies if source.files(name))
+    named = [Named(name, label if name in loaded else "") for name in config.policies]
+    policies = {each.policy: source.frozen(each, path="--checkpoints") for each in named}
+    if source.folder is not None and not loaded:
+        raise ConfigError("no policy has a checkpoint in this run", source=source.path)
     frozen = msgspec.structs.replace(
         config.games_alone(),
         policies=policies,
@@ -204,11 +180,11 @@ def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
         league=None,
         scale=False,
     )
-    return Weights(label, frozen, frozenset(files))
+    return Weights(label, frozen, loaded)
 
 
-def _matches(weights: Weights, against: str | None, version: PolicyConfig | None, home: Path) -> list[EvaluationMatch]:
-    """The evaluations with these weights; `version`: what plays the other seats, if `against` is `blue@5000`."""
+def _matches(weights: Weights, source: Source, against: str | None, home: Path) -> list[EvaluationMatch]:
+    """The evaluations of a source with these weights."""
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
@@ -224,7 +200,7 @@ def _matches(weights: Weights, against: str | None, version: PolicyConfig | None
             )
         ]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
-    opponent = opponent_of(config, against) if version is None else version
+    opponent = opponent_of(config, source, against)
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
     described = f"the policy {against}" if of_both else against
     found = []

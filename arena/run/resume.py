@@ -17,6 +17,7 @@ from typing import Any
 from arena.config import Config, load_config
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
 from arena.errors import ConfigError, located
+from arena.league.sources import find_checkpoint
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
@@ -161,7 +162,7 @@ def initial_checkpoints(plan: Plan, *, without: Container[str] = ()) -> dict[str
     for policy in plan.policies.values():
         if policy.config.load is not None and policy.name not in without:
             with located(path=f"policies.{policy.name}.load"):
-                found[policy.name] = checkpoint.find(policy.config.load, policy.name)
+                found[policy.name] = find_checkpoint(policy.config.load, policy.name)
     return found
 
 

@@ -37,6 +37,7 @@ from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, league_table
 from arena.league.read_results import GameReader, read
 from arena.league.rounds_file import player_of
+from arena.league.sources import find_checkpoint
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import checkpoint
@@ -106,7 +107,7 @@ def next_round(run: Run, state: RunState) -> Run | None:
         known_path = run.leg.restore.get(fork.source if fork else policy.name)
         source = None if policy.name in following.resets else known_path
         if source is None and policy.config.load is not None:
-            source = checkpoint.find(policy.config.load, policy.name)
+            source = find_checkpoint(policy.config.load, policy.name)
         if source is not None:
             restore[policy.name] = source
     leg = Leg(

@@ -63,9 +63,8 @@ class Exporter:
         """
         place = self._folder.models / policy / str(tick)
         if not (place / DESCRIPTION).is_file():
-            command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
             process = subprocess.Popen(
-                [*command, "--checkpoint", str(tick)],
+                [sys.executable, "-m", "arena", "export", f"{self._folder.path}:{policy}@{tick}"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

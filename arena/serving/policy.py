@@ -1,6 +1,6 @@
 """A policy of a run, without a game: from the run folder, for actions and probabilities.
 
-    blue = load_policy("runs/duel", "blue")
+    blue = load_policy("runs/duel:blue@5000")
     blue.act(observation)                            one action; of a batch of observations a batch of actions
     blue.log_prob(observations, actions, masks)      if its algorithm has that
 
@@ -26,6 +26,7 @@ from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
+from arena.league.sources import Source, find_checkpoint, named_in_run
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
 from arena.preflight.examine import interface_of
@@ -131,9 +132,7 @@ class Policy:
 
 
 def load_policy(
-    run: Path | str,
-    name: str,
-    checkpoint: int | None = None,
+    name: Path | str,
     *,
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
@@ -141,10 +140,9 @@ def load_policy(
     """A policy of a run, with what it has learned.
 
     Args:
-        run: the run folder.
-        name: of the policy in this run.
-        checkpoint: the tick of a checkpoint, or of a league's snapshot; None: the newest checkpoint, or that with which
-            a frozen policy was loaded.
+        name: `RUN:POLICY@TICK`, the run folder, the policy, and the tick of a checkpoint or of a league's snapshot, or
+            `first`, `last`, `best`; without `@TICK` the newest checkpoint, or that with which a frozen policy was
+            loaded.
         observation_space: of one entity; None: as in the policy's first seat, for which its game is made once.
         action_space: likewise.
 
@@ -152,9 +150,15 @@ def load_policy(
         ConfigError: no such run, policy or checkpoint; the weights are not for these spaces; or the policy has no seat
             with the spaces.
     """
-    folder, config = _run_with(run, name)
+    source, named = named_in_run(name)
+    tick = checkpoints.ticks_of(source.checkpoint(named)) if named.label else None
     return configured_policy(
-        config, folder, name, checkpoint, observation_space=observation_space, action_space=action_space
+        source.config,
+        source.folder,
+        named.policy,
+        tick,
+        observation_space=observation_space,
+        action_space=action_space,
     )
 
 
@@ -180,14 +184,12 @@ def configured_policy(
     found = None
     saved = [] if folder is None else boundary.checkpoints_of(folder, name)
     if folder is not None and checkpoint is not None:
-        in_run, best = checkpoints.path_of(kept := folder.checkpoints_path(name), checkpoint), kept / checkpoints.BEST
-        files = [folder.snapshot_path(name, checkpoint), in_run]
-        files += [best] if best.exists() and checkpoints.ticks_of(best) == checkpoint else []
-        found = checkpoints.load_to_act(next((file for file in files if file.exists()), in_run))
+        file = Source(config, folder).files(name).get(checkpoint)
+        found = checkpoints.load_to_act(file or checkpoints.path_of(folder.checkpoints_path(name), checkpoint))
     elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:
         found = newest  # else its algorithm has changed, and it has not begun to learn
     elif configured.load is not None:
-        found = checkpoints.load_to_act(checkpoints.find(configured.load, name))
+        found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:
@@ -222,15 +224,6 @@ def first_seat(config: Config, name: str) -> FirstSeat:
     )
 
 
-def _run_with(run: Path | str, policy: str) -> tuple[RunFolder, Config]:
-    """The folder of a run that has this policy, and its configuration."""
-    folder = RunFolder.existing(run)
-    config = load_config(folder.config)
-    if policy not in config.policies:
-        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    return folder, config
-
-
 def _algorithm(folder: RunFolder | None, name: str, config: Config, tick: int | None) -> registry.ConfiguredAlgorithm:
     """The algorithm, with the options of the round in which the checkpoint was learned: a fork has its source's."""
     configured = config.policies[name]
@@ -260,30 +253,27 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     Raises:
         ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
     """
-    folder, config = _run_with(run, policy)
+    folder = RunFolder.existing(run)
+    config = load_config(folder.config)
+    source = Source(config, folder, str(run))
+    source.named(policy)
     registry.import_plugins(config.imports)
-    configured, saved = config.policies[policy], boundary.checkpoints_of(folder, policy)
-    files, load, file = list(saved), configured.load, None
-    if not files and load is not None:  # without checkpoints of its own in this run, the one that it was loaded from
-        found = checkpoints.find(load, policy)
-        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
-    if files:
-        every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
-        ticks = (checkpoints.ticks_of(one) if one.stem.isdecimal() else checkpoints.load(one).boundary for one in every)
-        known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
-        if checkpoint not in known:
-            raise ConfigError(
-                f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}",
-                path="--checkpoint",
-                source=str(folder.path),
-            )
-        file = known[checkpoint]
-    tick = checkpoints.ticks_of(file) if saved and file is not None else None
+    configured, known = config.policies[policy], source.labeled(policy)
+    file, tick = known.get(checkpoint), None
+    if file is not None:
+        tick = checkpoints.ticks_of(file)
+    elif not known and configured.load is not None:  # without checkpoints in this run, the one that it was loaded from
+        found = find_checkpoint(configured.load, policy)
+        file = checkpoints.list_checkpoints(found)[-1] if found.is_dir() else found
+        known = dict.fromkeys(("first", "last", str(checkpoints.load(file).boundary)), file)
+    if known and checkpoint not in known:
+        message = f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}"
+        raise ConfigError(message, source=str(folder.path))
     cls, options = _algorithm(folder, policy, config, tick)
     if not spec_of(cls).exports:
         raise ConfigError(
             f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",
-            path="--policy",
+            source=str(folder.path),
         )
     if file is None:
         raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))

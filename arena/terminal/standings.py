@@ -16,6 +16,7 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import OrderUncertainty
 from arena.league.ratings.standings import ENOUGH, CutGamesBias, LeagueTable, Row
 from arena.league.timeline import Timeline
+from arena.league.tournament import Rule, Table
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
@@ -219,3 +220,32 @@ def curtailed_lines(found: CutGamesBias | None) -> list[str]:
         f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
         "more"
     ]
+
+
+def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
+    """Whether the order is decided after so many games, what keeps it open, and which players are equal."""
+    games = pluralize(played, "game")
+    what = f"differences below {rule.elo:g} Elo not counted"
+    equal = equal_lines(found.equal)
+    if found.decided:
+        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
+    if found.contradictions:
+        return [f"the order is not decided after {games}: those of {contradicting(found)} contradict it", *equal]
+    pairs = []
+    for pair in found.open:
+        more = f", about {pluralize(pair.games_left, 'more game')}" if pair.games_left else ""
+        pairs.append(f"{pair.upper} and {pair.lower} ({percent(pair.probability, 1)}{more})")
+    together = ", together more than the error" if len(pairs) > 1 else ""
+    return [
+        f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
+        f"that it is the other way round: {', '.join(pairs)}{together}",
+        *equal,
+    ]
+
+
+def contradicting(found: Table) -> str:
+    """The pairs whose own games contradict the order; of the first one the share, and that which is expected."""
+    pair = found.contradictions[0]
+    shares = f"({pair.lower} scores {percent(pair.score, 1)}, expected {percent(pair.expected, 1)})"
+    first, more = f"{pair.upper} and {pair.lower} {shares}", len(found.contradictions)
+    return first if more == 1 else f"{pluralize(more, 'pair')}, as {first},"

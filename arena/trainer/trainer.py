@@ -35,6 +35,7 @@ from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.league.sources import Named, Source, find_checkpoint, opponent_of, opposed
 from arena.plan.seats import check_seats
 from arena.preflight.examine import examine, interface_of
 from arena.preflight.later_seats import evaluation_config
@@ -57,7 +58,6 @@ from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.hooks import changed_config, check_change, lines_of, with_changes
 from arena.run.lead import Leader, scored
 from arena.run.loop import Processes, RunLoop, in_one_process
-from arena.run.opponents import labeled_versions, opponent_of, opposed, policy_at
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.run.resume import rolled_back, rule_met
@@ -412,8 +412,8 @@ class Trainer:
 
         Args:
             episodes: at least so many of each policy.
-            against: a policy, a policy at a tick (`blue@5000`), or an algorithm, which takes all seats of others; None:
-                as configured.
+            against: a policy, a policy at a tick (`blue@5000`), one of another run (`runs/a:blue@best`), or an
+                algorithm, which takes all seats of others; None: as configured.
             greedy: the most likely actions rather than sampled ones.
 
         Returns:
@@ -430,17 +430,15 @@ class Trainer:
         frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
         contests = {"": frozen}
         if against is not None:
-            if "@" in against and against not in frozen.policies:
-                opponent = policy_at(self._config, run.folder, against, path="against")
-            else:
-                opponent = opponent_of(frozen, against)
+            opponent = opponent_of(frozen, Source(self._config, run.folder), against, path="against")
             each = {name: opposed(frozen, name, opponent) for name in self.policies}
             contests = {name: found for name, found in each.items() if found is not None}
             if not contests:
                 raise ConfigError("no policy has a match with seats of others", path="against")
         parent = self.folder / "evaluations"
         parent.mkdir(mode=0o700, exist_ok=True)
-        text = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
+        text = f"trainer-{self.ticks:012d}"
+        text += "" if against is None else f"-against-{re.sub('[:/]', '-', against)}"
         folders, lines = [], []
         with untouched_process():
             for name, contest in contests.items():
@@ -476,11 +474,9 @@ class Trainer:
         """
         self._check_open()
         name, run = self._named(name), self._loop.run
-        tick = None
-        if which != "last" and (labeled := labeled_versions(run.folder, name)):
-            if str(which) not in labeled:
-                raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearest(str(which), labeled)}")
-            tick = checkpoint.ticks_of(labeled[str(which)])
+        tick, source = None, Source(self._config, run.folder)
+        if which != "last" and source.files(name):
+            tick = checkpoint.ticks_of(source.checkpoint(Named(name, str(which))))
         return Player(self._policy(name, tick), name)
 
     def _policy(self, name: str, tick: int | None) -> Policy:
@@ -584,7 +580,7 @@ class Trainer:
         name = self._named(policy)
         configured = self._config_now().policies[name]
         path = (
-            checkpoint.find(configured.load, name) if configured.frozen and configured.load else self._checkpoint(name)
+            find_checkpoint(configured.load, name) if configured.frozen and configured.load else self._checkpoint(name)
         )
         loaded = checkpoint.load(path)
         checkpoint.check_mapping(loaded, path)

@@ -1,8 +1,8 @@
 """Importance sampling: a policy's expected return, estimated from episodes that another policy has played.
 
     samples = open_dataset("runs/behavior")                     recorded with `record: samples`
-    behavior = load_policy("runs/behavior", "blue")             the frozen policy that has played
-    target = load_policy("runs/other", "blue")                  the policy to be estimated
+    behavior = load_policy("runs/behavior:blue")             the frozen policy that has played
+    target = load_policy("runs/other:blue")                  the policy to be estimated
     estimate(samples.episodes("blue"), target=target.log_prob, behavior=behavior.log_prob)
 
 Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be

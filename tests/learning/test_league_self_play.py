@@ -56,7 +56,7 @@ def strategies(path: Path, *, self_share: float) -> NDArray[np.float64]:
         (path / f"{seed}.yaml").write_text(yaml.safe_dump(league(self_share=self_share, seed=seed)))
         run = path / f"{seed}"
         assert main(["train", str(path / f"{seed}.yaml"), "--ranks", "1", "--run-dir", str(run)]) == 0
-        policies = [load_policy(run, "learner", tick) for tick in range(TICKS, ROUNDS * TICKS + 1, TICKS)]
+        policies = [load_policy(f"{run}:learner@{tick}") for tick in range(TICKS, ROUNDS * TICKS + 1, TICKS)]
         found.append([policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies])
     return np.exp(found)
 

@@ -57,5 +57,5 @@ def test_league_of_four_algorithms_is_killed_resumed_rated_and_exploited(
     tournament = said("tournament", str(run), "--episodes", "48", "--ranks", "1", "--run-dir", str(tmp_path / "all"))
     assert {row["player"] for row in tournament["players"]} == TEAMS
     steps = ["--ticks", "64", "--set", "options.n_steps=32", "--episodes", "8", "--ranks", "1"]
-    exploited = said("exploit", str(run), "--policy", "qmix", *steps, "--run-dir", str(tmp_path / "responder"))
+    exploited = said("exploit", f"{run}:qmix", *steps, "--run-dir", str(tmp_path / "responder"))
     assert exploited["games"] >= 8

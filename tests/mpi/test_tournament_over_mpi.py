@@ -50,7 +50,7 @@ def test_killed_and_resumed_tournament_is_bit_equal(tmp_path: Path) -> None:
 def test_a_responder_learns_on_several_processes(tmp_path: Path) -> None:
     alone(tmp_path, CONFIG, run="run")
     steps = ["--ticks", "64", "--set", "options.n_steps=16", "--episodes", "40"]
-    ended = arena(tmp_path, "exploit", "run", "--policy", "rock", "--ranks", "2", "--json", "--run-dir", "x", *steps)
+    ended = arena(tmp_path, "exploit", "run:rock", "--ranks", "2", "--json", "--run-dir", "x", *steps)
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert (found["games"], found["zero_sum"]) == (40, True)

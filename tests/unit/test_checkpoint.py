@@ -328,7 +328,7 @@ def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path
 def test_load_setting_without_a_match_lists_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     save(tmp_path / "checkpoints" / "blue")
-    with pytest.raises(ConfigError, match=r"policy 'bleu' in this run; did you mean 'blue'\? known: blue; .*/blue"):
+    with pytest.raises(ConfigError, match=r"policy 'bleu' in this run; did you mean 'blue'\? known: blue; .*:blue"):
         checkpoint.find(tmp_path, "bleu")
     with pytest.raises(ConfigError, match="there is no such checkpoint file"):
         checkpoint.find(tmp_path / "nowhere", "blue")

@@ -665,6 +665,7 @@ def test_plan_shows_evaluations_and_their_policies(folder: Path, capsys: pytest.
 def test_missing_run_folder_has_one_message_in_every_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for found in ("it does not exist", "config.yaml is missing"):
         expected = f"runs/none: not a run folder: {found}; name the folder of a run, as runs/<name>"
-        for command in ("evaluate", "tournament", "exploit --policy blue", "replay", "report"):
-            assert error_of(capsys, *command.split(), "runs/none") == expected, command
+        for command in ("evaluate", "tournament", "exploit", "replay", "report"):
+            name = "runs/none:blue" if command == "exploit" else "runs/none"
+            assert error_of(capsys, command, name) == expected, command
         (folder / "runs" / "none").mkdir(parents=True, exist_ok=True)

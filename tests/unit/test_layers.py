@@ -240,9 +240,11 @@ HEAVY = (
 
 
 ON_DEMAND = {
-    *(f"arena.cli.{name}" for name in ("players", "tournament.tournament_run", "report")),
+    *(f"arena.cli.{name}" for name in ("report",)),
     *(f"arena.cli.exploit.{name}" for name in ("exploit_run", "exact")),
+    "arena.run.players",
     "arena.run.rounds",
+    "arena.run.tournament",
     "arena.run.continued",
 }
 """They rate players or draw charts, and are imported by the commands and runs that do."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.cli.tournament.tournament_run import verdict_lines
 from arena.config.matches import MatchConfig
 from arena.errors import percent
 from arena.league.ratings.contradictions import Contradiction
@@ -18,7 +17,7 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
 from arena.league.tournament import OrderUncertainty, Rule, Table, distinct_settings, next_batch, seated, table, widened
-from arena.terminal.standings import contradiction_lines
+from arena.terminal.standings import contradiction_lines, verdict_lines
 from simulated_leagues import Tournament, results_of
 
 DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)

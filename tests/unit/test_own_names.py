@@ -111,4 +111,4 @@ def test_policy_of_a_run_with_own_names_is_loaded(tmp_path: Path) -> None:
     own = {**OWN, "policies": {"a": {"algorithm": "random"}}, "callbacks": [], "loggers": []}
     run = play(own, tmp_path).folder.path
     forget({kind: {} for kind in vars(registry.REGISTERED)})
-    assert load_policy(run, "a").action_space.n == 3  # type: ignore[attr-defined]
+    assert load_policy(f"{run}:a").action_space.n == 3  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from arena import registry
 from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
-from arena.run.opponents import opponent_of
+from arena.league.sources import Source, opponent_of
 from arena.run.planning import checked_plan
 from in_process import play
 
@@ -86,7 +86,8 @@ def test_plugins_are_used_by_name_and_imported_only_then(site: Path, tmp_path: P
     played = play(OF_PLUGIN, tmp_path)
     assert [line["length"] for line in played.episodes] == [3, 3, 3, 1]
     assert (played.folder.path / "written").read_text() == "10"
-    assert opponent_of(parse_config({"name": "test", **OF_PLUGIN}, source=""), "evenly").algorithm == "evenly"
+    source = Source.of({"name": "test", **OF_PLUGIN})
+    assert opponent_of(source.config, source, "evenly").algorithm == "evenly"
 
 
 def test_processes_find_plugins_without_a_key_of_the_configuration(site: Path) -> None:

@@ -224,7 +224,7 @@ def test_best_and_earlier_players_of_a_run_are_opponents(played: Play) -> None:
         assert played(RPS, "0\n0\n", *options, target="run")[0] == 0
         assert seats[place].partition(": ")[2].partition(" ")[0] == name
     status, shown = played(RPS, "", "--against", "green@201", target="run")
-    assert status == 2 and "there is no player 'green@201'; did you mean 'green@200'?" in shown[-1]
+    assert status == 2 and "there is no checkpoint '201' of 'green'; did you mean '200'?" in shown[-1]
 
 
 def test_rated_games_stand_in_the_standings(played: Play, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,7 +266,7 @@ def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
         (RPS, ["--against", "01=red"], "--against: '01' is no other seat; they are 1"),
         (RPS, ["--against", "red", "--seat", "0", "--seat", "1"], "--against: all seats are yours"),
         (RPS, ["--against", "best"], "--against: a configuration has no ratings"),
-        (RPS, ["--against", "blue@5"], "--against: there is no player 'blue@5'"),
+        (RPS, ["--against", "blue@5"], "--against: there is no checkpoint '5' of 'blue'"),
         (RPS, ["--set", "envs.game.kwargs.round=1"], "Matrix"),
     ],
 )

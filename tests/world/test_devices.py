@@ -101,12 +101,12 @@ def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
     without_checksums(folder.path)
     folder.config.write_text(yaml.safe_dump(data))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    policy = load_policy(folder.path, "learner")
+    policy = load_policy(f"{folder.path}:learner")
     assert policy.act(np.zeros(policy.observation_space.shape, np.float32)) in policy.action_space
     for command in (
         ["evaluate", str(folder.path), "--episodes", "2"],
         ["tournament", str(folder.path), "--checkpoints", "first", "last", "--episodes", "8"],
-        ["export", str(folder.path), "--policy", "learner", "--samples", "256"],
+        ["export", f"{folder.path}:learner", "--samples", "256"],
     ):
         assert main(command) == 0, command
     data["evaluation"] = {"every": 40, "episodes": 2}  # a policy that learns needs its device, also if it is evaluated

@@ -40,7 +40,7 @@ def test_dict_actions_are_learned_recorded_and_resumed(algorithm: str, options: 
     assert states[0]["updates"] > 2
     assert all_equal(*states)
     assert whole[-1].episodes.read_bytes() == parted[-1].episodes.read_bytes()
-    policy = load_policy(whole[-1].path, "p")
+    policy = load_policy(f"{whole[-1].path}:p")
     spaces = [match.entities[0].action_space for match in open_dataset(whole[-1].path).matches]
     for episode in open_dataset(whole[-1].path).episodes("p"):
         assert {*episode.actions} == {"move", "force"}

@@ -180,9 +180,9 @@ def test_a_policy_that_is_the_opponent_keeps_its_own_checkpoint(command: Command
         (["--against", "randm"], "--against: 'randm' is no policy and no algorithm; did you mean 'random'?"),
         (["--against", "workers:Stepper"], "an algorithm needs actor()"),
         (["--against", "scripted"], "the algorithm 'scripted' cannot take the other seats without options"),
-        (["--against", "blue@7"], "--against: there is no player 'blue@7'"),
-        (["--against", "blue@-0"], "--against: there is no player 'blue@-0'"),
-        (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
+        (["--against", "blue@7"], "--against: there is no checkpoint '7' of 'blue'"),
+        (["--against", "blue@-0"], "--against: there is no checkpoint '-0' of 'blue'"),
+        (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7' of 'blue'; known: 0, "),
     ],
 )
 def test_command_line_mistake_is_reported_before_play(

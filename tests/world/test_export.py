@@ -46,7 +46,7 @@ def duel(**blue: Any) -> dict[str, Any]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose blue was exported."""
     folder = play(duel(), tmp_path_factory.mktemp("export")).folder.path
-    assert main(["export", str(folder), "--policy", "blue", "--samples", "300"]) == 0
+    assert main(["export", f"{folder}:blue", "--samples", "300"]) == 0
     return folder
 
 
@@ -108,7 +108,7 @@ print(json.dumps({"about": about, "actions": (logits.argmax(1) + about["decoding
 
 
 def test_another_runtime_needs_the_file_alone(command: Command, run: Path, tmp_path: Path) -> None:
-    folder, blue = run / "models" / "blue" / "60", load_policy(run, "blue")
+    folder, blue = run / "models" / "blue" / "60", load_policy(f"{run}:blue")
     observations = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     np.save(tmp_path / "given.npy", observations)
     command = [sys.executable, "-c", PROGRAM, str(folder / "model.onnx"), str(tmp_path / "given.npy")]
@@ -146,7 +146,7 @@ def test_code_of_the_page_plays_and_reads_a_model(run: Path, tmp_path: Path) -> 
 
 
 def test_loaded_model_acts_as_the_policy(run: Path) -> None:
-    model, blue = load_model(run / "models" / "blue" / "60"), load_policy(run, "blue")
+    model, blue = load_model(run / "models" / "blue" / "60"), load_policy(f"{run}:blue")
     observations = np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32)
     masks = np.ones((40, 5), np.int8)
     masks[:, 1:4] = 0
@@ -271,8 +271,8 @@ def test_engine_that_differs_is_exit_1_and_leaves_eager(
     original = PPO.exported
     monkeypatch.setattr(PPO, "exported", exported)
     folder = tmp_path / "sampled"
-    words = ["--policy", "blue", "--output", folder, "--samples", "256", "--batch", "1,64"]
-    told = command("export", run, *words, code=1).out
+    words = ["--output", folder, "--samples", "256", "--batch", "1,64"]
+    told = command("export", f"{run}:blue", *words, code=1).out
     assert "onnx: mismatch: step 5, verify: output 'logits', batches of 1: max_abs" in told
     assert "eager: mismatch: step 5, verify: output 'logits', batches of 64 and of 1: max_abs" in told
     assert sorted(path.name for path in folder.iterdir()) == ["model.json", "report.json"]
@@ -285,17 +285,18 @@ def test_engine_that_differs_is_exit_1_and_leaves_eager(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--policy", "red"], "the algorithm 'random' of 'red' cannot be exported: it has no exported()"),
-        (["--policy", "bleu"], "no policy 'bleu' in this run; did you mean 'blue'?"),
-        (["--policy", "blue", "--checkpoint", "61"], "there is no checkpoint '61' of 'blue'"),
-        (["--policy", "blue", "--output", "{run}"], "holds other files"),
-        (["--policy", "blue", "--output", "{run}/nowhere/model"], "there is no folder"),
-        (["--policy", "blue", "--verify", "{run}/models/blue/60"], "is not allowed with --verify"),
-        ([], "name the run and its policy"),
+        (["{run}:red"], "the algorithm 'random' of 'red' cannot be exported: it has no exported()"),
+        (["{run}:bleu"], "there is no policy 'bleu'; did you mean 'blue'?"),
+        (["{run}:blue@61"], "there is no checkpoint '61' of 'blue'"),
+        (["{run}:blue", "--output", "{run}"], "holds other files"),
+        (["{run}:blue", "--output", "{run}/nowhere/model"], "there is no folder"),
+        (["{run}", "--output", "x", "--verify", "{run}/models/blue/60"], "is not allowed with --verify"),
+        ([], "name the policy of a run"),
+        (["{run}"], "names no policy: say which of blue, red"),
     ],
 )
 def test_mistakes_are_exit_2_in_one_sentence(words: list[str], message: str, run: Path, command: Command) -> None:
-    told = command("export", run, *(word.format(run=run) for word in words), code=2)
+    told = command("export", *(word.format(run=run) for word in words), code=2)
     assert told.out == ""
     assert told.err.startswith("arena: error: ")
     assert message in told.err
@@ -303,15 +304,17 @@ def test_mistakes_are_exit_2_in_one_sentence(words: list[str], message: str, run
 
 
 def test_folders_that_are_missing_are_exit_2(tmp_path: Path, command: Command) -> None:
-    assert "not a run folder" in command("export", tmp_path / "gone", "--policy", "blue", code=2).err
+    assert "not a run folder" in command("export", f"{tmp_path}/gone:blue", code=2).err
     assert "there is no such folder" in command("export", "--verify", tmp_path / "gone", code=2).err
+    error = command("export", tmp_path, "--policy", "blue", code=2).err
+    assert "--policy has been removed: name the policy as RUN:POLICY@TICK" in error
 
 
 def test_missing_package_is_exit_2_and_names_the_extra(
     run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    told = command("export", run, "--policy", "blue", code=2)
+    told = command("export", f"{run}:blue", code=2)
     remedy = "the extra 'onnx' brings it: pip install \"mpi-policy-arena[onnx]\""
     assert told.err == f"arena: error: ONNX files need onnxscript; {remedy}\n"
 

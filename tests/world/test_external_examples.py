@@ -169,7 +169,7 @@ def test_pole_is_learned_exported_verified_and_served(tmp_path: Path) -> None:
         options = ["--ranks", "1", "--run-dir", str(run), "--set", f"envs.live.kwargs.port={port}"]
         assert main(["train", "../../external_cartpole.yaml", *options]) == 0
     assert len(printed(client)) > 200
-    assert main(["export", str(run), "--policy", "learner"]) == 0
+    assert main(["export", f"{run}:learner"]) == 0
     assert main(["export", "--verify", str(run / "models" / "learner" / "15000")]) == 0
     server = beside([sys.executable, "-m", "arena", "serve", run, "--engine", "onnx", "--games", 20])
     *_, last = printed(beside(command))

@@ -30,7 +30,7 @@ COMMANDS = {
     "replay --verify": ["replay", "{run}", "--verify"],
     "evaluate": ["evaluate", "{run}", "--episodes", "1"],
     "tournament": ["tournament", "{run}", "--episodes", "4"],
-    "export": ["export", "{run}", "--policy", "blue", "--samples", "256"],
+    "export": ["export", "{run}:blue", "--samples", "256"],
     "export --verify": ["export", "--verify", "{run}/models/blue/200"],
     "resume": ["train", "{run}/config.yaml", "--resume", "--run-dir", "{run}", "--ranks", "1", "--ticks", "300"],
     "continue": ["train", "{run}/config.yaml", "--continue", "{run}", "--run-dir", "{run}-2", "--ranks", "1"],
@@ -205,7 +205,7 @@ def test_functions_refuse_links_and_fifos(runs: dict[str, Path], tmp_path: Path,
     os.mkfifo(folder.path / "samples")
     folder.results.unlink()
     folder.results.symlink_to("/etc/passwd")
-    policy, pictures = (lambda path: load_policy(path, "blue")), (lambda path: next(frames(path, 0, 0)))
+    policy, pictures = (lambda path: load_policy(f"{path}:blue")), (lambda path: next(frames(path, 0, 0)))
     for function in (read_results, policy, pictures, open_dataset):
         with pytest.raises(ConfigError, match=r"is a (link|FIFO)"):
             function(folder.path)

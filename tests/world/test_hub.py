@@ -33,7 +33,7 @@ def metadata_of(folder: Path) -> Any:
 
 
 def test_card_has_the_numbers_of_the_evaluation(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(run), "--policy", "blue", "--hub", str(tmp_path / "card"), "--episodes", "16"]) == 0
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "16"]) == 0
     assert "card: README.md, checkpoints, config.yaml, models, replay.mp4" in capsys.readouterr().out
     found = metadata_of(tmp_path / "card")
     assert found["library_name"] == "mpi-policy-arena"
@@ -51,9 +51,9 @@ def test_card_has_the_numbers_of_the_evaluation(run: Path, tmp_path: Path, capsy
 
 
 def test_folder_is_a_run_folder_with_the_chosen_checkpoint(run: Path, tmp_path: Path) -> None:
-    options = ["--policy", "blue", "--checkpoint", "20", "--episodes", "4"]
-    assert main(["export", str(run), *options, "--hub", str(tmp_path / "card")]) == 0
-    there, here = load_policy(tmp_path / "card", "blue"), load_policy(run, "blue", 20)
+    options = ["--episodes", "4"]
+    assert main(["export", f"{run}:blue@20", *options, "--hub", str(tmp_path / "card")]) == 0
+    there, here = load_policy(f"{tmp_path}/card:blue"), load_policy(f"{run}:blue@20")
     observations = np.stack([there.observation_space.sample() for _ in range(32)])
     assert there.ticks == 20 and np.array_equal(there.act(observations), here.act(observations))
     assert main(["export", "--verify", str(tmp_path / "card" / "models" / "blue" / "20")]) == 0
@@ -62,12 +62,9 @@ def test_folder_is_a_run_folder_with_the_chosen_checkpoint(run: Path, tmp_path: 
 def test_what_cannot_be_made_is_left_out_with_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learner = {"algorithm": "learners:LearnerWithActor"}
     run = train(one_match({"make": "games:Countdown"}, {"blue": learner}, ticks=20), tmp_path / "run").path
-    assert main(["export", str(run), "--policy", "blue", "--hub", str(tmp_path / "card"), "--episodes", "2"]) == 0
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "2"]) == 0
     shown = capsys.readouterr().out
-    assert (
-        "without a network for other runtimes: --policy: step 1, restore: the algorithm 'learners:LearnerWithActor'"
-        in shown
-    )
+    assert "card: step 1, restore: the algorithm 'learners:LearnerWithActor'" in shown
     assert "without a video: the game 'games:Countdown' draws no pictures" in shown
     assert {path.name for path in (tmp_path / "card").iterdir()} == {"README.md", "checkpoints", "config.yaml"}
     assert metadata_of(tmp_path / "card")["tags"][2:] == ["LearnerWithActor", "Countdown"]
@@ -76,25 +73,25 @@ def test_what_cannot_be_made_is_left_out_with_a_word(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--policy", "blu"], "no policy 'blu' in this run; did you mean 'blue'?"),
-        (["--policy", "red"], "there is no checkpoint 'last'"),
-        (["--policy", "blue", "--checkpoint", "7"], "there is no checkpoint '7'"),
-        (["--policy", "blue", "--output", "x"], "--hub: is not allowed with --output or --json"),
+        ([":blu"], "there is no policy 'blu'; did you mean 'blue'?"),
+        ([":red"], "there is no checkpoint 'last'"),
+        ([":blue@7"], "there is no checkpoint '7'"),
+        ([":blue", "--output", "x"], "--hub: is not allowed with --output or --json"),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
     run: Path, tmp_path: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["export", str(run), *options, "--hub", str(tmp_path / "card")]) == 2
+    assert main(["export", f"{run}{options[0]}", *options[1:], "--hub", str(tmp_path / "card")]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "card").exists()
 
 
 def test_folder_with_files_is_not_touched(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").write_text("x")
-    assert main(["export", str(run), "--policy", "blue", "--hub", str(tmp_path)]) == 2
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path)]) == 2
     assert "holds files already" in capsys.readouterr().err
-    assert main(["export", str(run), "--policy", "blue", "--episodes", "3"]) == 2
+    assert main(["export", f"{run}:blue", "--episodes", "3"]) == 2
     assert "--episodes: is for --hub" in capsys.readouterr().err
 
 
@@ -102,7 +99,7 @@ def test_folder_with_files_is_not_touched(run: Path, tmp_path: Path, capsys: pyt
 def test_card_is_read_by_the_hubs_own_package(run: Path, tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 
-    assert main(["export", str(run), "--policy", "blue", "--hub", str(tmp_path / "card"), "--episodes", "4"]) == 0
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "4"]) == 0
     card = ModelCard.load(tmp_path / "card" / "README.md")
     assert card.data.library_name == "mpi-policy-arena"
     assert [(one.task_type, one.dataset_name, one.metric_type) for one in card.data.eval_results] == [

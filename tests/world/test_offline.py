@@ -44,7 +44,7 @@ def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
     clone = cloning(data, gradient_steps=30, learning_rate=0.003, hidden_sizes=[64])
     played = play(duel(clone, ticks=80), tmp_path)
     assert played.updates[-1]["agreement"] > 0.95
-    clone = load_policy(played.folder.path, "blue")
+    clone = load_policy(f"{played.folder.path}:blue")
     agreed = [(clone.act(e.observations) == e.actions).mean() for e in open_dataset(data).episodes("blue")]
     assert np.mean(agreed) > 0.95
 
@@ -121,7 +121,7 @@ def samples(learned: Played, tmp_path_factory: pytest.TempPathFactory) -> Sample
 
 def policy(samples: Samples) -> Any:
     """The policy that played them."""
-    return load_policy(samples.path.parent, "blue")
+    return load_policy(f"{samples.path.parent}:blue")
 
 
 def test_on_policy_estimate_is_the_mean_return(samples: Samples) -> None:
@@ -136,7 +136,7 @@ def test_on_policy_estimate_is_the_mean_return(samples: Samples) -> None:
 
 def test_off_policy_estimate_is_the_other_policys_return(samples: Samples, tmp_path: Path) -> None:
     """Uniform actions are asked about."""
-    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue")
+    uniform = load_policy(f"{play(countdown(RANDOM, ticks=5), tmp_path).folder.path}:blue")
     found = estimate(samples.episodes("blue"), target=uniform.log_prob, behavior=policy(samples).log_prob)
     for estimated in (found.ordinary, found.per_decision, found.weighted):
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
@@ -168,8 +168,8 @@ def test_recurrent_policy_is_evaluated_by_episode(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_found_by_its_tick(learned: Played) -> None:
-    first = load_policy(learned.folder.path, "blue", 0)
-    last = load_policy(learned.folder.path, "blue")
+    first = load_policy(f"{learned.folder.path}:blue@0")
+    last = load_policy(f"{learned.folder.path}:blue")
     assert (first.ticks, first.algorithm.updates, last.ticks, last.algorithm.updates) == (0, 0, 100, 6)
     seen, actions = np.full((3, 1), 4, np.float32), np.arange(3)
     assert first.log_prob(seen, actions, None) == pytest.approx(-np.log(3), abs=0.05), "close to uniform"
@@ -178,7 +178,7 @@ def test_a_checkpoint_is_found_by_its_tick(learned: Played) -> None:
 
 
 def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> None:
-    blue = load_policy(learned.folder.path, "blue")
+    blue = load_policy(f"{learned.folder.path}:blue")
     assert (blue.observation_space.shape, blue.action_space) == ((1,), Discrete(3))
     seen = np.arange(5, dtype=np.float32)[:, None]
     actions = blue.act(seen)
@@ -192,9 +192,9 @@ def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> No
 
 
 def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> None:
-    uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path / "a").folder.path, "blue")
+    uniform = load_policy(f"{play(countdown(RANDOM, ticks=5), tmp_path / 'a').folder.path}:blue")
     always = {"algorithm": "scripted", "options": {"action": 2}}
-    constant = load_policy(play(countdown(always, ticks=5), tmp_path / "b").folder.path, "blue")
+    constant = load_policy(f"{play(countdown(always, ticks=5), tmp_path / 'b').folder.path}:blue")
     seen = np.zeros((200, 1), np.float32)
     assert uniform.ticks is None
     assert set(uniform.act(seen, greedy=False).tolist()) == {0, 1, 2}

@@ -93,10 +93,10 @@ def test_fork_is_evaluated_and_plays_after_the_run_with_its_options_of_that_time
     found = load_config(folder.path.with_name("run-games") / "config.yaml").policies
     before, after = (found[f"{fork}@{tick}"].options["hidden_sizes"] for tick in (TICKS, 2 * TICKS))
     assert before != after
-    asked = [load_policy(run, fork, tick) for tick in (TICKS, 2 * TICKS)]
+    asked = [load_policy(f"{run}:{fork}@{tick}") for tick in (TICKS, 2 * TICKS)]
     assert [list(policy.algorithm.options.hidden_sizes) for policy in asked] == [before, after]
     by = ["--algorithm", "random", "--ticks", "8", "--episodes", "1", "--run-dir", f"{run}-exploits"]
-    assert main(["exploit", run, "--policy", f"{fork}@{TICKS}", *by]) == 0
+    assert main(["exploit", f"{run}:{fork}@{TICKS}", *by]) == 0
 
 
 def test_policy_of_a_later_round_loads_its_checkpoint(tmp_path: Path) -> None:

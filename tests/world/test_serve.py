@@ -95,7 +95,7 @@ def test_served_actions_equal_evaluated_ones(case: str, tmp_path: Path) -> None:
     """Bit for bit, for batches of all sizes; rows remember their own games."""
     algorithm, make, options = CASES[case]
     run = trained(tmp_path, algorithm, make, **options)
-    policy = load_policy(run, "blue")
+    policy = load_policy(f"{run}:blue")
     server = Serving(run, "--http", 0, "--slots", 5, "--actor", "raw")
     (player,) = server.served.players
     expected = policy.actor(5, greedy=True)
@@ -119,7 +119,7 @@ def tick(*numbers: float) -> bytes:
 
 
 def test_games_are_answered_recorded_and_counted(pole: Path, tmp_path: Path) -> None:
-    best = load_policy(pole, "blue")
+    best = load_policy(f"{pole}:blue")
     serving = Serving(pole, "--http", 0, "--records", tmp_path / "records")
     with serving, HttpWire(serving.address) as wire:
         wire.step("start", "a")
@@ -289,7 +289,7 @@ def test_follow_loads_newer_checkpoints_and_skips_damaged_ones(
 
 
 def test_an_actor_asks_older_versions(pole: Path) -> None:
-    older = load_policy(pole, "blue", 20).act(np.zeros(4, np.float32))
+    older = load_policy(f"{pole}:blue@20").act(np.zeros(4, np.float32))
     serving = Serving(pole, "--http", 0, "--actor", "external_actors:PoleBalancer")
     with serving, HttpWire(serving.address) as wire:
         wire.step("start", "a")
@@ -336,7 +336,7 @@ def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_exported_models_take_over_when_they_are_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = trained(tmp_path, "ppo", n_steps=10)
-    best = load_policy(run, "blue")
+    best = load_policy(f"{run}:blue")
     serving = Serving(run, "--http", 0, "--engine", "auto")
     (player,) = serving.served.players
     with serving, HttpWire(serving.address) as wire:
@@ -364,7 +364,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         seen = {"observation": np.zeros((3, 3, 2)).tolist(), "mask": [0, 0, 0, 0, 1, 0, 0, 0, 0]}
         body = json.dumps({"entities": {"player_1": seen}}).encode()
         assert json.loads(wire.step("tick", "a", body).body) == {"entities": {"player_1": {"action": 4}}}
-    with Serving(path, "--http", 0, "--policy", "red", "--actor", "raw") as serving, HttpWire(serving.address) as wire:
+    with Serving(f"{path}:red", "--http", 0, "--actor", "raw") as serving, HttpWire(serving.address) as wire:
         wire.step("start", "a")
         data = struct.pack("<d", 0.0) + bytes(18) + bytes([0, 0, 0, 1, 0, 0, 0, 0, 0])
         assert wire.step("tick", "a", data).body == struct.pack("<q", 3)
@@ -374,7 +374,9 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--match", "3"], "there is no match 3"),
-        (["--policy", "red"], "there is no policy 'red'"),
+        ([":red"], "there is no policy 'red'"),
+        ([":blue@30"], "there is no checkpoint '30'"),
+        ([":blue@20", "--checkpoint", "20"], "says it already"),
         (["--checkpoint", "30"], "there is no checkpoint '30'"),
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
@@ -385,7 +387,8 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
 def test_mistakes_are_reported_before_serving(
     arguments: list[str], message: str, pole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", str(pole), "--http", "0", *arguments]) == 2
+    named, *more = arguments if arguments[0].startswith(":") else ["", *arguments]
+    assert main(["serve", f"{pole}{named}", "--http", "0", *more]) == 2
     assert message in capsys.readouterr().err
 
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 import yaml
 
-from arena.cli.players import players_of, read_sources
 from arena.config import load_config
 from arena.league import rounds_file
 from arena.league.ratings.intervals import of_share
@@ -28,6 +27,7 @@ from arena.report.sections import page_data
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.root import Root
 from arena.roles.status import run_status
+from arena.run.players import players_of, read_sources
 from command import Command, Printed
 from games import Pair
 from in_process import play
@@ -191,6 +191,12 @@ def runs(tmp_path: Path, played: Path) -> tuple[str, str]:
     return first, second
 
 
+def players_in(path: str, arguments: list[str]) -> list[str]:
+    """Arguments of which those with a `:` are players of a configuration; without such it plays whole."""
+    named = [f"{path}{argument}" for argument in arguments if argument.startswith(":")]
+    return [*(named or [path]), *(argument for argument in arguments if not argument.startswith(":"))]
+
+
 def players(data: Any) -> set[str]:
     return {row["player"] for row in data["players"]}
 
@@ -202,7 +208,7 @@ def test_checkpoints_and_tournaments_are_sources_of_players(games: Games, runs: 
     assert loads["blue@10"] == str(Path(runs[0], "checkpoints", "blue", "000000000010.ckpt").resolve())
     assert loads["fixed"] is None
     before = games.forget()
-    data = games.data(runs[0], "--players", "blue,blue@0", "--episodes", "16")
+    data = games.data(f"{runs[0]}:blue", f"{runs[0]}:blue@0", "--episodes", "16")
     assert players(data) == {"blue", "blue@0"}
     games.forget()
     data = games.data(str(before), "--episodes", "32")
@@ -220,7 +226,7 @@ def test_snapshots_of_a_league_play_with_their_own_options(games: Games, runs: t
         for number, options in enumerate(played)
     ]
     (run / "rounds.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    data = games.data(str(run), "--players", "blue@10,blue@15,blue,fixed", "--episodes", "32")
+    data = games.data(*(f"{run}:{name}" for name in ("blue@10", "blue@15", "blue", "fixed")), "--episodes", "32")
     assert players(data) == {"blue@10", "blue@15", "blue", "fixed"}
     found = load_config(games.folder.config).policies
     every = {name: policy.options["every"] for name, policy in found.items() if name != "fixed"}
@@ -318,11 +324,11 @@ def test_learners_without_checkpoints_are_refused(games: Games, runs: tuple[str,
     assert "policies.red: learns" in games.refused(games.write(ladder(loaded), "half.yaml"))
 
 
-@pytest.mark.parametrize("arguments", [["--untrained"], ["--players", "fixed,blue"]])
+@pytest.mark.parametrize("arguments", [["--untrained"], [":fixed", ":blue"]])
 def test_initial_weights_play_on_request_or_if_frozen(games: Games, arguments: list[str]) -> None:
     frozen = {} if arguments == ["--untrained"] else {"frozen": True}
     policies = UNTRAINED | {"blue": UNTRAINED["blue"] | frozen}
-    data = games.data(games.write(ladder(policies)), "--episodes", "48", *arguments)
+    data = games.data(*players_in(games.write(ladder(policies)), arguments), "--episodes", "48")
     assert "blue" in players(data)
 
 
@@ -337,11 +343,11 @@ LANES = {"env": "g", "seats": ["low", "high"], "lanes": 4}
 @pytest.mark.parametrize(
     ("changes", "arguments", "words"),
     [
-        ({}, ["--players", " , "], "expected names of players"),
-        ({}, ["--players", f"low@{'1' * 5000},high"], "there is no player "),
-        ({}, ["--players", "low@²,high"], "there is no player "),
-        ({}, ["--players", "low"], "needs two players, found low"),
-        ({}, ["--players", "low,hihg"], "did you mean 'high'?"),
+        ({}, ["--players", "low,high"], "--players has been removed: name each as RUN:POLICY@TICK"),
+        ({}, [f":low@{'1' * 5000}", ":high"], "there is no checkpoint "),
+        ({}, [":low@²", ":high"], "there is no checkpoint "),
+        ({}, [":low"], "needs two players, found low"),
+        ({}, [":low", ":hihg"], "did you mean 'high'?"),
         ({}, ["--episodes", "7"], "--episodes: found 7, but when two players meet they play 8"),
         ({}, ["--error", "0.6"], "expected a number above 0"),
         ({}, ["--elo", "x"], "expected a number above 0"),
@@ -356,7 +362,7 @@ LANES = {"env": "g", "seats": ["low", "high"], "lanes": 4}
 def test_mistake_is_refused_before_play(
     games: Games, changes: dict[str, Any], arguments: list[str], words: str
 ) -> None:
-    assert words in games.refused(games.write(ladder(**changes)), *arguments)
+    assert words in games.refused(*players_in(games.write(ladder(**changes)), arguments))
 
 
 @pytest.mark.parametrize(
@@ -377,8 +383,8 @@ def test_wrong_missing_or_damaged_run_is_refused(games: Games, tmp_path: Path, r
     assert "is named twice; " in games.refused(runs[0], runs[0])
     (tmp_path / "link").symlink_to(runs[0])
     assert f"is named twice, as {runs[0]} too" in games.refused(runs[0], str(tmp_path / "link"))
-    error = games.refused(runs[0], "--players", "blue@11,fixed")
-    assert "no player 'blue@11'" in error and "blue@10" in error
+    error = games.refused(f"{runs[0]}:blue@11", f"{runs[0]}:fixed")
+    assert "there is no checkpoint '11' of 'blue'" in error and "10" in error
     assert "no checkpoint '11' of 'blue'" in games.refused(runs[0], "--checkpoints", "11")
     (tmp_path / "empty").mkdir()
     assert "not a run folder: config.yaml is missing" in games.refused(str(tmp_path / "empty"))
@@ -516,7 +522,9 @@ def test_other_tournament_is_not_resumed(games: Games, interrupted: list[str]) -
         return games.play(*arguments, "--resume", code=2).err
 
     assert "it was played without --sample" in refused(*interrupted, "--sample")
-    assert "players.third is missing" in refused(*interrupted, "--players", "one,other")
+    assert "players.third is missing" in refused(
+        *(f"{interrupted[0]}:{name}" for name in ("one", "other")), *interrupted[1:]
+    )
     assert "envs.g.kwargs was" in refused(games.write(dice(envs={"g": OTHER}), "other.yaml"), *BUDGET)
     assert left_by(games.folder.path) == before
     for damaged in ('{"greedy": true, "error": 7}', '{"greedy": true, "elo": -5}', '{"error": 0.1}', "{"):

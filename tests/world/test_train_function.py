@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
+import shutil
 import signal
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from mypy import api
 
 import arena
+import user_program
 from arena.cli.main import main
 from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
@@ -174,41 +185,118 @@ def test_classes_stand_for_their_names(tmp_path: Path) -> None:
         arena.train(made(ticks=-1))
 
 
-USER = """
-import arena
-from arena import Config, Env, League, Match, Matchmaking, Policy, RoundRobin, Snapshots
+holds_itself: dict[str, Any] = {}
+holds_itself["itself"] = holds_itself
 
 
-class Game:
-    pass
-
-
-game = Env(make=Game, kwargs={"size": 3}, wrappers=("frame_stack",))
-config = Config(
-    name="a",
-    ticks=100,
-    envs={"g": game},
-    policies={"p": Policy(algorithm="ppo", options={"gamma": 0.9}), "q": Policy(algorithm="random")},
-    matches=(Match(env="g", seats=("p", "q")), RoundRobin(env="g", policies=("p", "q"))),
-    league=League(snapshots=Snapshots(every=2)),
-    evaluation=arena.Evaluation(every=50),
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"matches": None}, "the key 'matches' is missing"),
+        ({"rounds": ((arena.Match(env="game", seats=("blue", "red")),),)}, "matches: is not allowed beside a list of"),
+        ({"evaluation": arena.Evaluation(every=7)}, "evaluation.every: found 7: policies are evaluated where"),
+        ({"league": arena.League(decided=arena.Decided())}, "league: has no effect with one round"),
+        ({"envs": {"game": arena.Env(make=Lonely())}}, "envs.game.make: found <.*, of the class Lonely; a conf"),
+        ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; a conf"),
+        ({"envs": {"game": arena.Env(make="matrix", kwargs=holds_itself)}}, "a part of it holds itself"),
+        ({"envs": {"game": arena.Env(make="matrix", kwargs={"game": object()})}}, "envs.game.kwargs.game: found <obj"),
+        ({"callbacks": (arena.Callback(),)}, r"callbacks\[0\]: found <.*, of the class Callback"),
+        ({"policies": dict.fromkeys(("blue", "red"), arena.Policy(algorithm="popo", frozen=True))}, "'popo'"),
+    ],
 )
-drawn = Matchmaking(env="g", policies=("p",), rule=arena.PastSelves(self_play=0.2))
-result: arena.RunResult = arena.train(config, ranks=1)
-value: float | None = result.scores["p"].last_return
-text: str = config.to_yaml()
-"""
+def test_contradictions_of_objects_are_one_sentence_and_leave_nothing(
+    tmp_path: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = made(**changes)
+    for attempt in (
+        lambda: arena.train(config, tmp_path / "run", ranks=1),
+        lambda: arena.train(config, tmp_path / "run", ranks=2),
+        lambda: arena.plan_run(config, ranks=1),
+        lambda: arena.evaluate(config, 2, run_dir=tmp_path / "run"),
+        lambda: arena.tournament(config, 16, run_dir=tmp_path / "run"),
+        lambda: arena.Trainer(config, run_dir=tmp_path / "run"),
+    ):
+        with pytest.raises(arena.ConfigError, match=message) as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+    assert not [*tmp_path.iterdir()]
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_numbers_of_numpy_are_those_of_the_file() -> None:
+    options = {**PPO["options"], "learning_rate": np.float32(0.5), "minibatch_size": np.int64(32)}
+    policies = {"blue": arena.Policy(algorithm="ppo", options=options), "red": arena.Policy(algorithm="random")}
+    found = yaml.safe_load(made(policies=policies, ticks=np.int64(40)).to_yaml())
+    assert (found["ticks"], found["policies"]["blue"]["options"]["learning_rate"]) == (40, 0.5)
+    assert type(found["policies"]["blue"]["options"]["minibatch_size"]) is int
+
+
+def test_class_of_another_program_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(made().to_yaml().replace("make: matrix", "make: '__main__:Mine'"))
+    with pytest.raises(arena.ConfigError, match=r"'__main__:Mine' is of another program, .* put it into a module"):
+        arena.plan_run(path, ranks=1)
+    with pytest.raises(arena.ConfigError, match=r"'__main__:Mine', a class of this program.* or use ranks=1"):
+        arena.plan_run(path, ranks=2)
+
+
+PROGRAM = Path(user_program.__file__)
+MISTAKES = (
+    ("evaluation=Evaluation(every=ticks,", 'evaluation=Evaluation(evry="2",'),
+    ("rounds=rounds,", 'rounds="two",'),
+)
+
+
+def with_mistakes(folder: Path) -> Path:
+    """The program of a user who has written two keys wrongly."""
+    text = PROGRAM.read_text()
+    for right, wrong in MISTAKES:
+        assert right in text
+        text = text.replace(right, wrong)
+    (folder / "program.py").write_text(text)
+    return folder / "program.py"
 
 
 @pytest.mark.slow
-def test_strict_type_checker_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
-    from mypy import api
+def test_strict_mypy_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
+    def found(program: Path) -> str:
+        return api.run(["--strict", "--cache-dir", str(tmp_path), str(program)])[0]
 
-    def found(text: str) -> str:
-        (tmp_path / "program.py").write_text(text)
-        return api.run(["--strict", "--cache-dir", str(tmp_path), str(tmp_path / "program.py")])[0]
-
-    assert "Success" in found(USER)
-    wrong = found(USER.replace("every=2", 'evry="2"').replace("ticks=100", 'ticks="100"'))
+    assert "Success" in found(PROGRAM)
+    wrong = found(with_mistakes(tmp_path))
     assert 'Unexpected keyword argument "evry"' in wrong
-    assert 'incompatible type "str"' in wrong
+    assert 'Argument "rounds" to "Config" has incompatible type "str"' in wrong
+
+
+@pytest.mark.slow
+def test_strict_pyright_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    shutil.copy(PROGRAM, tmp_path / "right.py")
+    with_mistakes(tmp_path)
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert {Path(one["file"]).name for one in found} == {"program.py"}
+    assert {one["rule"] for one in found} == {"reportCallIssue", "reportArgumentType"}
+
+
+@pytest.mark.slow
+def test_program_trains_compares_and_analyzes_and_says_nothing_else(tmp_path: Path) -> None:
+    """Its classes are those of `__main__`."""
+    command = [sys.executable, str(PROGRAM), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    assert "there is no policy 'nobody'; known: new, old" in done.stdout
+
+
+def test_every_key_has_a_docstring_that_editors_show() -> None:
+    """In the classes that programs name; `arena list` and the JSON Schema have the same texts."""
+    for module, structs in arena._KEYS.items():
+        tree = ast.parse(Path(import_module(module).__file__ or "").read_text())
+        classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
+        for name in structs.values():
+            for field, following in pairwise(classes[name]):
+                if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
+                    is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                    assert is_text, (name, ast.unparse(field))

@@ -62,7 +62,7 @@ def test_samples_are_pooled_without_a_barrier(tmp_path: Path) -> None:
 
 def test_a_loaded_policy_answers_as_it_has_learned(tmp_path: Path) -> None:
     played = play(duel(ppo(), RANDOM, ticks=30), tmp_path)
-    policy = load_policy(played.folder.path, "blue")
+    policy = load_policy(f"{played.folder.path}:blue")
     space = policy.observation_space
     space.seed(1)
     for _ in range(20):

@@ -29,12 +29,12 @@ from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from arena.game.spaces import row
+from arena.league.sources import Source
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.replay.playback import Event
 from arena.replay.reader import read_replays
 from arena.replay.verify import PICTURES, TEXT, events_of, rendered, rendering
-from arena.run.opponents import policy_at, policy_versions
 
 _SEEKING_S = 0.3  # seconds between two messages
 
@@ -44,8 +44,9 @@ class WatchedEpisode:
 
     def __init__(self, run: str, place: tuple[int, int, int, int]) -> None:
         round_, match, lane, number = place
-        self._folder = RunFolder(Path(run))
-        self._config = load_config(self._folder.config)
+        folder = RunFolder(Path(run))
+        self._config = load_config(folder.config)
+        self._source = Source(self._config, folder, run)
         self._match = read_replays(run).match(match, round=round_)
         self._episode = self._match.episode(number, lane=lane)
         import_plugins(self._config.imports)
@@ -144,11 +145,11 @@ class WatchedEpisode:
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""
-        if player in self._config.policies and (versions := policy_versions(self._folder, player)):
+        if player in self._config.policies and (versions := self._source.files(player)):
             player = (
                 f"{player}@{max((tick for tick in versions if tick <= self._episode.begin), default=min(versions))}"
             )
-        return player, policy_at(self._config, self._folder, player, path="replays")
+        return player, self._source.frozen(self._source.named(player))
 
 
 def _watch() -> None:

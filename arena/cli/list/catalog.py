@@ -19,7 +19,7 @@ from arena import registry
 from arena.config import matches
 from arena.errors import ConfigError, nearest
 
-_FIELD = re.compile(r"    (\w+): .*?  # (.+)")
+_FIELD = re.compile(r'^    (\w+): [^\n]*?(?:  # ([^\n]+)|\n    """([^\n]+)""")$', re.MULTILINE)
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
 _GIVEN = {"lanes", "env", "context", "copy"}  # to a game, a wrapper or a connection, by the arena itself
 _PARTS_OF_MATCHES = {**matches.GENERATORS, **matches.RULES}
@@ -145,7 +145,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
 
 
 def _descriptions_of(declared: type[Any]) -> dict[str, str]:
-    """The comments behind the fields of a class and of those that it inherits.
+    """The comments behind the fields of a class and of those that it inherits, or the docstrings below them.
 
     There are none if the class was created at run time, and so has no source.
     """
@@ -153,8 +153,8 @@ def _descriptions_of(declared: type[Any]) -> dict[str, str]:
     for cls in reversed(declared.__mro__):
         if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
             with suppress(OSError, TypeError):
-                lines = map(_FIELD.match, inspect.getsource(cls).splitlines())
-                found |= {match[1]: match[2] for match in lines if match}
+                for match in _FIELD.finditer(inspect.getsource(cls)):
+                    found[match[1]] = match[2] or match[3]
     return found
 
 

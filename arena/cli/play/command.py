@@ -17,8 +17,8 @@ import msgspec
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.cli.play.human import CLOSED_PIPE
 from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
-from arena.config import load_config
 from arena.errors import ConfigError, located
+from arena.league.sources import Source
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -84,8 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[SEAT=]POLICY",
-        help="who takes the other seats, or one of them: a policy, as blue or blue@5000, an algorithm such as random, "
-        "or best, the highest rated of a run; may be given several times (default: as in the match)",
+        help="who takes the other seats, or one of them: a policy, as blue, blue@5000 or runs/a:blue@best, an "
+        "algorithm such as random, or best, the highest rated of a run; may be given several times (default: as in the "
+        "match)",
     )
     add_overrides(parser, "change one value of the configuration, such as envs.duel.kwargs.max_steps=50")
     parser.add_argument("--episodes", type=positive_int, default=1, metavar="N", help="play N episodes (default: 1)")
@@ -107,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
     """Plays what the arguments of `arena play` say; returns the exit status."""
-    folder = RunFolder.of_target(arguments.target)
-    config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
+    source = Source.of(arguments.target, arguments.overrides)
+    folder, config = source.folder, source.config
     import_plugins(config.imports)
     if folder is None and arguments.checkpoints is not None:
         raise ConfigError(
@@ -116,11 +117,11 @@ def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
         )
     with located(source=arguments.target):
         label = "" if folder is None else arguments.checkpoints or "last"
-        frozen = weights_of(config, folder, label).config
+        frozen = weights_of(source, label).config
         refuse_external(frozen)
         game = human_match(
             frozen,
-            folder,
+            source,
             output,
             match=arguments.match,
             seats=arguments.seat or [0],

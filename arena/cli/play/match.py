@@ -1,6 +1,6 @@
 """The match that a human plays: its configuration, who sits where, and who has won. The same for every console.
 
-game = human_match(frozen, folder, output, match=0, seats=[0], against=["random"], advice=None, options={})
+game = human_match(frozen, source, output, match=0, seats=[0], against=["random"], advice=None, options={})
 prepare(game.config, ranks=1)    a run of it, in which `output.algorithm` plays the human's seats
 game.players                     who plays each seat
 results(run.folder, players)     who has won, after the run
@@ -8,6 +8,7 @@ results(run.folder, players)     who has won, after the run
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,8 +22,9 @@ from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.members import seats_by_policy
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, pluralize
+from arena.errors import ConfigError, nearest, pluralize
 from arena.game.api import Interface
+from arena.league.sources import Source, opponent_of, other_policy
 from arena.opened import Run
 from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
@@ -32,7 +34,6 @@ from arena.records.folder import RunFolder, numbered
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.run.console import Output
-from arena.run.opponents import opponent_of, policy_at
 
 if TYPE_CHECKING:
     from arena.league.human_games import RatedGame
@@ -109,11 +110,12 @@ def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
 
 
 def opponents(
-    config: Config, folder: RunFolder | None, entry: MatchConfig, seats: Sequence[int], against: Sequence[str]
+    config: Config, source: Source, entry: MatchConfig, seats: Sequence[int], against: Sequence[str]
 ) -> dict[int, tuple[str, PolicyConfig]]:
     """The name and policy that take other seats than `seats`: `POLICY` for all of them, `SEAT=POLICY` for one.
 
-    `POLICY` is a policy, `blue@5000`, an algorithm such as `random`, or `best`, the highest rated of a run.
+    `POLICY` is a policy, `blue@5000`, one of another run as `runs/a:blue@best`, an algorithm such as `random`, or
+    `best`, the highest rated of a run.
     """
     others = [seat for seat in range(len(entry.seats)) if seat not in seats]
     chosen: dict[int, str] = {}
@@ -127,18 +129,18 @@ def opponents(
     found = {}
     for seat, name in chosen.items():
         if name == BEST and name not in config.policies:
-            name = best_player(config, folder, seat)
-        if name in config.policies or "@" in name:
-            found[seat] = name, policy_at(config, folder, name, path="--against")
-        else:
-            label = name.rpartition(":")[2]  # of a class its own name
-            found[seat] = next(one for one in numbered(label) if one not in config.policies), opponent_of(config, name)
+            name = best_player(config, source.folder, seat)
+        label = name
+        if name not in config.policies and (":" in name or "@" not in name):  # not of this run
+            label = re.sub("[:@/]", "-", name.rpartition(":")[2])
+            label = next(one for one in numbered(label) if one not in config.policies)
+        found[seat] = label, opponent_of(config, source, name)
     return found
 
 
 def human_match(
     config: Config,
-    folder: RunFolder | None,
+    source: Source,
     output: MatchOutput,
     *,
     match: int,
@@ -147,7 +149,7 @@ def human_match(
     advice: str | None,
     options: Mapping[str, Any],
 ) -> HumanMatch:
-    """The match of a frozen configuration in which people have some seats; its game is made once."""
+    """The match of a frozen configuration, of a source, in which people have some seats; its game is made once."""
     entries = [entry for _, entry in config.entries()]
     if match >= len(entries):
         raise ConfigError(f"got {match}, but there are {len(entries)} matches; they count from 0", path="--match")
@@ -158,7 +160,7 @@ def human_match(
                 f"got {seat}, but match {match} has {pluralize(len(entry.seats), 'seat')}; they count from 0",
                 path="--seat",
             )
-    chosen = opponents(config, folder, entry, seats, against)
+    chosen = opponents(config, source, entry, seats, against)
     policies = {**config.policies, **dict(chosen.values())}
     human = next(one for one in numbered("human") if one not in policies)
     taken = tuple(
@@ -174,7 +176,10 @@ def human_match(
     shown = msgspec.structs.replace(env, make="arena.cli.play.shown_game:RenderedGame", kwargs=kwargs, wrappers=())
     options = {"seats": {}, "labels": {}, **options}
     if advice is not None:
-        options["advice"] = as_adviser(advice, policy_at(config, folder, advice, path="--advice"))
+        adviser = config.policies.get(advice) or other_policy(source, advice, path="--advice")
+        if adviser is None:
+            raise ConfigError(f"there is no player {advice!r}; {nearest(advice, config.policies)}", path="--advice")
+        options["advice"] = as_adviser(advice, adviser)
         configured(advice, options["advice"])
     if output.on_pages:
         seats_of = seats_by_policy(config)

@@ -1,6 +1,6 @@
 """The players of a tournament and their games: policies of configurations and of runs, frozen, with unique names.
 
-A policy of a run has its newest checkpoint, or those that are asked for: `blue@5000` is blue as it was at tick 5000, by
+A policy of a run has its newest checkpoint, or those that are named: `blue@5000` is blue as it was at tick 5000, by
 a checkpoint or, of a league, a snapshot. A policy without checkpoints, such as a scripted one, plays as configured.
 Policies of several runs with the same name are prefixed with the folder's name: `first.blue`, `second.blue`. Characters
 that a policy's name cannot have are removed; if none is left, the configuration's name is used.
@@ -16,87 +16,83 @@ from typing import NamedTuple
 
 import msgspec
 
-from arena.config.load import load_config
 from arena.config.matches import MatchConfig
 from arena.config.members import Sides, separate_populations
-from arena.config.schema import Config, EnvConfig, PolicyConfig
+from arena.config.schema import EnvConfig, PolicyConfig
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located, nearest, pluralize
-from arena.league import rounds_file
+from arena.errors import ConfigError, located, pluralize
 from arena.league.ratings.standings import POPULATIONS
+from arena.league.sources import AnyConfig, Named, Source, split
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
 from arena.preflight.external import refuse_external
 from arena.records import checkpoint
-from arena.records.folder import RunFolder, numbered
-from arena.records.formats import Round
-from arena.run.opponents import labeled_versions, policy_versions
+from arena.records.folder import numbered
 
 _NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")
-_MOST_DIGITS = 18  # of a tick
 
 
-class Source(NamedTuple):
-    """A configuration, or a run with its configuration."""
+class PlayersOf(NamedTuple):
+    """A source of players, and which of its policies are named."""
 
+    source: Source
     label: str  # its name among the sources
-    path: str  # of its file or folder, for messages
-    config: Config
-    rounds: Sequence[Round] = ()  # that were planned; none if there is only one round
-    folder: RunFolder | None = None  # of the run; None: it is a configuration
-
-    def files(self, policy: str) -> dict[int, Path]:
-        """The checkpoints and snapshots of a policy, by ticks."""
-        return {} if self.folder is None else policy_versions(self.folder, policy)
+    named: list[str]  # as `blue` or `blue@5000`; empty text: all
 
 
-def read_sources(targets: Sequence[str], overrides: Sequence[str] = ()) -> list[Source]:
-    """Configurations and run folders with the same overrides, each with a label that no other one has."""
-    found: list[Source] = []
-    known: dict[Path, str] = {}
-    for target in targets:
-        path = anchored(target).resolve()
-        folder = RunFolder.of_target(target)
-        config = load_config(target if folder is None else folder.config, overrides)
-        label = config.name
-        rounds: Sequence[Round] = ()
-        if folder is not None:
-            label = _NOT_IN_POPULATIONS.sub("-", folder.path.resolve().name).strip("-._") or config.name
-            rounds = rounds_file.read_played(folder, config)
-        if path in known:
-            also = f", as {known[path]} too" if known[path] != target else ""
-            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=target)
-        known[path] = target
-        found.append(Source(label, target, config, rounds, folder))
-    labels, taken = {source.label for source in found}, set[str]()
-    for place, source in enumerate(found):
-        label = source.label
+def read_sources(targets: Sequence[AnyConfig], overrides: Sequence[str] = ()) -> list[PlayersOf]:
+    """Configurations and runs, whole or as `RUN:POLICY@TICK`, with the same overrides; each has a label of its own."""
+    found: dict[Path | int, PlayersOf] = {}
+    for number, target in enumerate(targets):
+        path = target if isinstance(target, (Path, str)) else None
+        run, name = ("", "") if path is None else split(path)
+        place = number if path is None else anchored(run).resolve()
+        if place not in found:
+            source = Source.of(target if path is None else run, overrides)
+            label = source.config.name
+            if source.folder is not None:
+                label = _NOT_IN_POPULATIONS.sub("-", source.folder.path.resolve().name).strip("-._") or label
+            found[place] = PlayersOf(source, label, [])
+        known = found[place]
+        if name in known.named:
+            also = f", as {known.source.path} too" if known.source.path != run else ""
+            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=str(target))
+        known.named.append(name)
+    labels, taken = {one.label for one in found.values()}, set[str]()
+    for place, one in found.items():
+        label = one.label
         if label in taken:
             label = next(name for name in numbered(label) if name not in labels | taken)
         taken.add(label)
-        found[place] = source._replace(label=label)
-    return found
+        found[place] = one._replace(label=label)
+    return [*found.values()]
 
 
 # the players
 
 
 def players_of(
-    sources: Sequence[Source], labels: Sequence[str], named: Sequence[str] = (), *, untrained: bool = False
+    sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained: bool = False
 ) -> dict[str, PolicyConfig]:
-    """The players of a tournament, frozen, by name: those that are `named`, as `blue` or `blue@5000`; none: all.
+    """The players of a tournament, frozen, by name: those that are named, or all of a source.
 
-    The labels select checkpoints: `first`, `last`, or a number of ticks. With `last` alone a player has the policy's
-    name, else the tick is appended. `untrained` policies, which have no checkpoint, play with their first weights.
+    The labels select checkpoints where a name does not: `first`, `last`, `best`, or a number of ticks. With `last`
+    alone a player has the policy's name, else the tick is appended. `untrained` policies, which have no checkpoint,
+    play with their first weights.
     """
-    members = _members(sources)
-    known_players = {name: play for member in members.values() for name, play in _versions(member, labels)}
-    chosen = dict(_chosen(name, known_players, members) for name in named) if named else known_players
+    members, chosen = _members(sources), dict[str, PolicyConfig]()
+    for of in sources:
+        whole = [Named(policy, "") for policy in of.source.config.policies] if "" in of.named else []
+        for named in [*whole, *(of.source.named(name) for name in of.named if name)]:
+            if named.label:
+                of.source.checkpoint(named)  # refuses it where the policy has no checkpoints
+            which = [named.label] if named.label else labels
+            chosen |= dict(_versions(_member(members, of, named.policy), which))
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "
             "`--checkpoints`, or a configuration with other policies",
-            source=", ".join(source.path for source in sources),
+            source=", ".join(of.source.path for of in sources),
         )
     fresh = [
         member
@@ -117,13 +113,6 @@ def players_of(
     return chosen
 
 
-def player_of(source: Source, name: str) -> PolicyConfig:
-    """One policy of a source, frozen: with its newest checkpoint, or as it was at the tick that its name ends with."""
-    members = _members([source])
-    known_players = {found: play for member in members.values() for found, play in _versions(member, ("last",))}
-    return _chosen(name, known_players, members, path="--policy")[1]
-
-
 class _Member(NamedTuple):
     """A policy of a source, and its name among the policies of all sources."""
 
@@ -131,19 +120,8 @@ class _Member(NamedTuple):
     source: Source
     policy: str
 
-    def at(self, tick: int | None) -> PolicyConfig:
-        """The policy as a player, with its checkpoint at a tick; None: as configured."""
-        policy = self.source.config.policies[self.policy]
-        file = None if tick is None else self.source.files(self.policy)[tick]
-        options = rounds_file.options_at(self.source.rounds, tick or 0).get(self.policy, policy.options)
-        with located(path=f"policies.{self.policy}.load", source=self.source.path):
-            # The file that its own `load` names, as the policy may play under another name and elsewhere.
-            file = checkpoint.find(policy.load, self.policy) if file is None and policy.load is not None else file
-            load = None if file is None else str(file.resolve())
-        return msgspec.structs.replace(policy, frozen=True, load=load, options=options)
 
-
-def _members(sources: Sequence[Source]) -> dict[str, _Member]:
+def _members(sources: Sequence[PlayersOf]) -> dict[str, _Member]:
     """The policies of all sources; a policy that is the same player in several sources counts once.
 
     It is if it has the same configuration, and no checkpoints. A name that several sources have gets their labels.
@@ -157,65 +135,51 @@ def _members(sources: Sequence[Source]) -> dict[str, _Member]:
         )
         return first == second
 
-    alike: dict[str, list[Source]] = {}
-    for source in sources:
-        for name in source.config.policies:
+    alike: dict[str, list[PlayersOf]] = {}
+    for of in sources:
+        for name in of.source.config.policies:
             owners = alike.setdefault(name, [])
-            if not any(same(before, source, name) for before in owners):
-                owners.append(source)
+            if not any(same(before.source, of.source, name) for before in owners):
+                owners.append(of)
     members: dict[str, _Member] = {}
     for policy, owners in alike.items():
-        for source in owners:
-            names = [policy] if len(owners) == 1 else (f"{label}.{policy}" for label in numbered(source.label))
+        for of in owners:
+            names = [policy] if len(owners) == 1 else (f"{label}.{policy}" for label in numbered(of.label))
             name = next(name for name in names if len(owners) == 1 or name not in {*alike, *members})
-            members[name] = _Member(name, source, policy)
+            members[name] = _Member(name, of.source, policy)
     return members
+
+
+def _member(members: Mapping[str, _Member], of: PlayersOf, policy: str) -> _Member:
+    """The policy of a source; that of an earlier source if it is the same player there."""
+    owners = [member for member in members.values() if member.policy == policy]
+    return next((member for member in owners if member.source is of.source), owners[0])
 
 
 def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, PolicyConfig]]:
     """A policy with each of these checkpoints."""
-    files = sorted(member.source.files(member.policy))
-    if not files:
-        if member.source.folder is not None and member.source.config.policies[member.policy].learns:
-            raise ConfigError(f"there is no checkpoint of {member.policy!r}, which learns", source=member.source.path)
-        yield member.name, member.at(None)
+    source, policy = member.source, member.policy
+    if not source.files(policy):
+        if source.folder is not None and source.config.policies[policy].learns:
+            raise ConfigError(f"there is no checkpoint of {policy!r}, which learns", source=source.path)
+        yield member.name, source.frozen(Named(policy, ""))
         return
-    folder = member.source.folder
-    known = {} if folder is None else labeled_versions(folder, member.policy)
     for label in labels:
-        if label not in known:
-            raise ConfigError(
-                f"there is no checkpoint {label!r} of {member.policy!r}; {nearest(label, known)}",
-                path="--checkpoints",
-                source=member.source.path,
-            )
-        tick = checkpoint.ticks_of(known[label])
-        yield member.name if tuple(labels) == ("last",) else f"{member.name}@{tick}", member.at(tick)
+        named = Named(policy, label)
+        tick = checkpoint.ticks_of(source.checkpoint(named, path="--checkpoints"))
+        yield member.name if tuple(labels) == ("last",) else f"{member.name}@{tick}", source.frozen(named)
 
 
-def _chosen(
-    name: str, known_players: Mapping[str, PolicyConfig], members: Mapping[str, _Member], *, path: str = "--players"
-) -> tuple[str, PolicyConfig]:
-    policy, _, tick = name.partition("@")
-    ticks = members[policy].source.files(members[policy].policy) if policy in members else {}
-    if tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in ticks:
-        return f"{policy}@{int(tick)}", members[policy].at(int(tick))
-    names = [*known_players, *(f"{policy}@{found}" for found in sorted(ticks))]
-    if name not in known_players:
-        raise ConfigError(f"there is no player {name!r}; {nearest(name, names)}", path=path)
-    return name, known_players[name]
-
-
-def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | None:
+def sides_of(sources: Sequence[PlayersOf], players: Collection[str]) -> Sides | None:
     """The players of each of two populations that only meet each other; None where there are not two."""
     members = _members(sources)
-    known = {source.path: separate_populations(source.config) for source in sources}
+    known = {of.source: separate_populations(of.source.config) for of in sources}
     if not any(known.values()):
         return None
     found: tuple[list[str], list[str]] = ([], [])
     for name in players:
         member = members[name] if name in members else members[name.rpartition("@")[0]]
-        sides = known[member.source.path]
+        sides = known[member.source]
         place = next((number for number, side in enumerate(sides or ()) if member.policy in side), None)
         if place is None:
             raise ConfigError(
@@ -228,8 +192,7 @@ def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | Non
         if not names:
             raise ConfigError(
                 f"all players are of one population, which has the {POPULATIONS[1 - place]} and never meets itself; "
-                f"name players of the {POPULATIONS[place]} too",
-                path="--players",
+                f"name players of the {POPULATIONS[place]} too"
             )
     return Sides(tuple(found[0]), tuple(found[1]))
 
@@ -278,14 +241,13 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
     for source, games in zip(sources[1:], found[1:], strict=True):
         difference = "" if set(found[0]) == set(games) else "its matches combine them differently"
         for field in reversed(_Game._fields):  # the first one in the end
-            here, there = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
-            if sorted(here) != sorted(there):
-                difference = f"{field} {' and '.join(here)}, there {' and '.join(there)}"
+            ours, others = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
+            if sorted(ours) != sorted(others):
+                difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
         if difference:
-            raise ConfigError(
-                f"plays another game than {sources[0].path}: {difference}; players meet in one and the same",
-                source=source.path,
-            )
+            there = sources[0].path or sources[0].config.name
+            message = f"plays another game than {there}: {difference}; players meet in one and the same"
+            raise ConfigError(message, source=source.path)
     return sources[0].config.envs, tuple(found[0].values())
 
 

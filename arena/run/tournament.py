@@ -10,29 +10,29 @@ batch follow from the games before it, so a resumed tournament is the same as on
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import sys
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from arena import registry
-from arena.cli.players import players_of, read_sources, settings_of, sides_of
+from arena import opened, registry
 from arena.config import load_config
+from arena.config.members import Sides
 from arena.config.schema import Config
-from arena.errors import ConfigError, located, percent, pluralize, shown
+from arena.errors import ConfigError, located, pluralize
 from arena.league import read_results, rounds_file
 from arena.league.ratings.standings import populations_of
+from arena.league.read_results import ResultSet
 from arena.league.results import Results
+from arena.league.sources import AnyConfig
 from arena.league.tournament import (
     Batch,
     Rule,
     Table,
     distinct_settings,
-    every_meeting,
     games_of_a_meeting,
     next_batch,
     read_terms,
@@ -45,31 +45,22 @@ from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.outcomes import require_rules
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
-from arena.records.figures import repetition_text
 from arena.records.folder import RunFolder
 from arena.records.formats import Round, Terms
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Leg, Run, leg_at
 from arena.roles.state import Display, RunState
 from arena.run import rounds
-from arena.run.evaluation import alike
+from arena.run.api import Listener, untouched_process
 from arena.run.lead import RunCommand
+from arena.run.loop import run_single_process
 from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
+from arena.run.players import players_of, read_sources, settings_of, sides_of
 from arena.run.prepare import existing_folder, prepare
 from arena.run.resume import GAME, SAME_MATCH, compared, initial_checkpoints, numbered
 from arena.terminal.display import silent_display
-from arena.terminal.standings import (
-    contradiction_lines,
-    elo_text,
-    equal_lines,
-    prior_lines,
-    table_data,
-    table_lines,
-    unmet_lines,
-)
+from arena.terminal.standings import contradicting, elo_text, table_data
 
 _ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
 _STREAM = 0x746F7572  # separates a tournament's random streams from those of the configuration that it is made of
@@ -77,32 +68,143 @@ _MOST_BATCHES = 2**12  # each of them has UNBOUNDED_TICKS ticks, and all togethe
 _PLAYER = ("algorithm", "options", "load")
 
 
-class TournamentRun(RunCommand):
-    """Rank 0's part of a tournament; `arguments` of `arena tournament`."""
+@dataclass(frozen=True)
+class Entry:
+    """Who plays in a tournament and how; see `tournament`."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._arguments = arguments
+    targets: Sequence[AnyConfig]
+    overrides: Sequence[str] = ()
+    episodes: int = 10_000
+    error: float | None = None
+    elo: float | None = None
+    checkpoints: Sequence[str] = ("last",)
+    untrained: bool = False
+    greedy: bool = True
+    run_dir: str | None = None
+    resume: bool = False
+
+
+class Outcome(NamedTuple):
+    """What the games of a tournament say."""
+
+    table: Table
+    played: ResultSet
+    batches: int  # that were played to their ends
+    rule: Rule
+    sides: Sides | None  # of two populations
+
+
+class TournamentResult(NamedTuple):
+    """The result of `tournament`.
+
+    Args:
+        standings: a row for each player, the best first: `rank`, `player`, `elo`, `low` and `high` (95 %), games and
+            points. With two populations that only meet each other, the players of one after those of the other.
+        decided: whether the order is certain up to `error`.
+        games: that count.
+        run_dir: the folder of the games, a run folder.
+    """
+
+    standings: opened.Table
+    decided: bool
+    games: int
+    run_dir: Path
+
+
+def tournament(
+    players: AnyConfig | Sequence[AnyConfig],
+    episodes: int = 10_000,
+    *,
+    checkpoints: Sequence[str | int] | str = "last",
+    error: float = 0.05,
+    elo: float = 20.0,
+    untrained: bool = False,
+    greedy: bool = True,
+    run_dir: Path | str | None = None,
+) -> TournamentResult:
+    """Lets frozen policies of runs and configurations play until their order is decided, as `arena tournament`.
+
+    Plays in this process and prints nothing.
+
+        arena.tournament(["runs/a:blue", "runs/b:red@500"]).standings[0]["player"]
+
+    Args:
+        players: policies as `RUN:POLICY@TICK`; all of a run folder, a configuration file, its contents or an
+            `arena.Config`.
+        episodes: at most so many games.
+        checkpoints: of a policy without `@TICK`: `first`, `last`, `best`, or numbers of ticks.
+        error: the games end when some two players are in the wrong order with at most this probability.
+        elo: differences below it do not count.
+        untrained: whether policies that learn and have no checkpoint play, with their first weights.
+        greedy: the most likely actions rather than sampled ones.
+        run_dir: the folder of the games; None: `runs/<name>-tournament`, or the next free name.
+
+    Raises:
+        ConfigError: a mistake of the user, such as a run of another game.
+        RunFailed: a game has failed.
+        KeyboardInterrupt: a signal has ended it.
+    """
+    results, listener = list[TournamentResult](), Listener(None)
+    labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
+    entry = Entry(
+        [players] if isinstance(players, (Config, Mapping, Path, str)) else players,
+        episodes=episodes,
+        error=error,
+        elo=elo,
+        checkpoints=labels,
+        untrained=untrained,
+        greedy=greedy,
+        run_dir=None if run_dir is None else str(run_dir),
+    )
+
+    def keep(run: Run, outcome: Outcome) -> None:
+        rows = opened.Table(table_data(outcome.table.tables))
+        results.append(TournamentResult(rows, outcome.table.decided, outcome.played.results.games, run.path))
+
+    with untouched_process():
+        command = TournamentRun(entry, lambda _: None, keep)
+        run = command.prepare(1)
+        listener.check(
+            run_single_process(
+                run,
+                command.present,
+                command.display(),
+                next_stage=command.next_stage,
+                output=listener,
+                watched=False,
+            )
+        )
+    return results[0]
+
+
+class TournamentRun(RunCommand):
+    """Rank 0's part of a tournament; `say` takes a line for each batch, `present` the outcome."""
+
+    def __init__(self, entry: Entry, say: Callable[[str], object], present: Callable[[Run, Outcome], object]) -> None:
+        self._entry, self._say, self._present = entry, say, present
 
     def prepare(self, ranks: int, restart: Restart | None = None) -> Run:
         """Reads the players, and claims the run folder."""
-        arguments, greedy = self._arguments, not self._arguments.sample
-        config, batch = opening(arguments)
+        entry = self._entry
+        config, batch = opening(entry)
         for policy in config.policies.values():
             if policy.load is not None:
                 checkpoint.load(policy.load, tensors=False)
-        if arguments.resume:
-            run = continued(config, ranks=ranks, run_dir=arguments.run_dir, greedy=greedy)
+        if entry.resume:
+            run = continued(config, ranks=ranks, run_dir=entry.run_dir, greedy=entry.greedy)
         else:
-            run = prepare(config, ranks=ranks, run_dir=arguments.run_dir)
+            run = prepare(config, ranks=ranks, run_dir=entry.run_dir)
         players = pluralize(len(config.policies), "player")
-        self._say(f"{config.name}: {players}, at most {pluralize(arguments.episodes, 'game')}")
-        return replace(run, source=arguments.targets[0], episodes=batch.episodes, greedy=greedy)
+        self._say(f"{config.name}: {players}, at most {pluralize(entry.episodes, 'game')}")
+        first = entry.targets[0]
+        source = str(first) if isinstance(first, (Path, str)) else ""
+        return replace(run, source=source, episodes=batch.episodes, greedy=entry.greedy)
 
     def next_stage(self, run: Run, state: RunState) -> Run | None:
         """The next batch; None if the order is decided or the budget is used."""
         rule = self._rule(run.folder)
         # With --resume, actions are chosen as they were before: see `continued`.
-        write_terms(run.folder, Terms(greedy=not self._arguments.sample, error=rule.error, elo=rule.elo))
+        write_terms(run.folder, Terms(greedy=self._entry.greedy, error=rule.error, elo=rule.elo))
         if not run.begun and run.leg.start == 0:
             return run
         before = _whole(run.folder)
@@ -128,7 +230,7 @@ class TournamentRun(RunCommand):
             elif any(pair.circle for pair in found.contradictions):
                 progress += ", but players beat each other in a circle; its pairs play now"
             elif found.contradictions:
-                progress += f", but the games of {_contradicting(found)} contradict the order"
+                progress += f", but the games of {contradicting(found)} contradict the order"
             else:
                 progress += f"; {len(found.open)} of {len(found.doubts)} neighbors are open"
         self._say(progress)
@@ -141,50 +243,12 @@ class TournamentRun(RunCommand):
         return replace(run, plan=plan, leg=leg, episodes=batch.episodes)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        """Prints the table, as text or JSON."""
-        rule, batches = self._rule(run.folder), len(_whole(run.folder))
+        """Gives the outcome to `present`."""
+        batches, config = len(_whole(run.folder)), run.plan.config
         played = read_results.read(run.folder, last=batches - 1)
-        config = run.plan.config
-        sides = populations_of(config, [*config.policies], tournament=True)
+        rule, sides = self._rule(run.folder), populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
-        lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True)
-        interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
-        uncounted = {"without_winner": played.unrated, "cut_short": played.aborted, "interrupted": interrupted}
-        if self._arguments.json:
-            text = json.dumps(
-                {
-                    "players": table_data(found.tables),
-                    "decided": found.decided,
-                    "error": rule.error,
-                    "elo": rule.elo,
-                    "games": played.results.games,
-                    "not_counted": uncounted,
-                    "without_winner": played.without_winner,
-                    "prior": found.prior,
-                    "alike": alike(run),
-                    "contradictions": [pair._asdict() for pair in found.contradictions],
-                    "unmet": found.unmet,
-                    "neighbors": [{**doubt._asdict(), "open": doubt in found.open} for doubt in found.doubts],
-                    "run_dir": str(run.path),
-                },
-                indent=2,
-            )
-        else:
-            lines = [*table_lines(found.tables), *prior_lines(prior=found.prior)]
-            pairs = len(every_meeting(sides)) if sides else math.comb(len(found.rows), 2)
-            lines += unmet_lines(found.unmet, pairs=pairs)
-            lines += contradiction_lines(found.contradictions)
-            reasons = "without a winner", "cut short", "of the batch that was interrupted"
-            message = [f"{games} {reason}" for games, reason in zip(uncounted.values(), reasons, strict=True) if games]
-            lines += [
-                *verdict_lines(found, rule, played.results.games),
-                *([f"not counted: {', '.join(message)}"] if message else []),
-            ]
-            lines += played.without_winner
-            lines += repetition_text(alike(run), remedy="--sample")
-            text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        self._present(run, Outcome(found, played, batches, rule, sides))
 
     def display(self) -> Display:
         """Shows nothing: a line for each batch is enough."""
@@ -192,25 +256,22 @@ class TournamentRun(RunCommand):
 
     def _rule(self, folder: RunFolder) -> Rule:
         """When this tournament ends."""
-        return rule_of(self._arguments, read_terms(folder) if self._arguments.resume else None)
-
-    def _say(self, message: str) -> None:
-        """Prints a line of progress; with --json stdout is for the result alone."""
-        print(message, file=sys.stderr if self._arguments.json else sys.stdout, flush=True)
+        return rule_of(self._entry, read_terms(folder) if self._entry.resume else None)
 
 
-def rule_of(arguments: argparse.Namespace, before: Terms | None = None) -> Rule:
+def rule_of(entry: Entry, before: Terms | None = None) -> Rule:
     """When a tournament ends; `before`: the terms with which it began, with --resume."""
     error, elo = (None, None) if before is None else (before.error, before.elo)
-    return Rule(arguments.episodes, arguments.error or error or _ERROR, arguments.elo or elo or _ELO)
+    return Rule(entry.episodes, entry.error or error or _ERROR, entry.elo or elo or _ELO)
 
 
-def opening(arguments: argparse.Namespace) -> tuple[Config, Batch]:
+def opening(entry: Entry) -> tuple[Config, Batch]:
     """The configuration of a tournament, and its first batch, whose matches are those of the configuration."""
-    sources, rule = read_sources(arguments.targets, arguments.overrides), rule_of(arguments)
-    players = players_of(sources, arguments.checkpoints, arguments.players, untrained=arguments.untrained)
+    given, rule = read_sources(entry.targets, entry.overrides), rule_of(entry)
+    players = players_of(given, entry.checkpoints, untrained=entry.untrained)
+    sources = [of.source for of in given]
     envs, settings = settings_of(sources)
-    sides = sides_of(sources, players)
+    sides = sides_of(given, players)
     # Whether all players can play several lanes at once.
     classes = [
         registry.configured_algorithm(
@@ -298,32 +359,3 @@ def _whole(folder: RunFolder) -> list[Round]:
     """
     found = boundaries.newest(folder)
     return rounds_file.begun_before(rounds_file.read(folder), 0 if found is None else found.tick)
-
-
-def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
-    """Whether the order is decided after so many games, what keeps it open, and which players are equal."""
-    games = pluralize(played, "game")
-    what = f"differences below {rule.elo:g} Elo not counted"
-    equal = equal_lines(found.equal)
-    if found.decided:
-        return [f"the order is decided after {games}, at an error of {rule.error:g}, {what}", *equal]
-    if found.contradictions:
-        return [f"the order is not decided after {games}: those of {_contradicting(found)} contradict it", *equal]
-    pairs = []
-    for pair in found.open:
-        more = f", about {pluralize(pair.games_left, 'more game')}" if pair.games_left else ""
-        pairs.append(f"{pair.upper} and {pair.lower} ({percent(pair.probability, 1)}{more})")
-    together = ", together more than the error" if len(pairs) > 1 else ""
-    return [
-        f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "
-        f"that it is the other way round: {', '.join(pairs)}{together}",
-        *equal,
-    ]
-
-
-def _contradicting(found: Table) -> str:
-    """The pairs whose own games contradict the order; of the first one the share, and that which is expected."""
-    pair = found.contradictions[0]
-    shares = f"({pair.lower} scores {percent(pair.score, 1)}, expected {percent(pair.expected, 1)})"
-    first, more = f"{pair.upper} and {pair.lower} {shares}", len(found.contradictions)
-    return first if more == 1 else f"{pluralize(more, 'pair')}, as {first},"

@@ -1,0 +1,215 @@
+"""Where policies come from: configurations and runs, and the name of a policy in them, `RUN:POLICY@TICK`.
+
+runs/duel:blue@5000    the policy `blue` of a run with its checkpoint or snapshot of tick 5000
+runs/duel:blue@best    likewise `first`, `last`, `best`
+runs/duel:blue         with its newest checkpoint
+duel.yaml:blue         of a configuration, which has no checkpoints
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from arena import registry
+from arena.config import Config, load_config, parse_config
+from arena.config.matches import MatchConfig, policy_of, reseated
+from arena.config.schema import PolicyConfig
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError, located, nearest
+from arena.league import rounds_file
+from arena.records import boundary, checkpoint
+from arena.records.folder import RunFolder, numbered
+from arena.records.formats import Round
+
+AnyConfig: TypeAlias = Config | Mapping[str, Any] | Path | str
+"""A configuration made in Python, the contents of a file, or the path of a file or run folder."""
+_OPPONENT = "opponent"
+FORM = "RUN:POLICY@TICK, as runs/duel:blue@5000 (or first, last, best)"
+
+
+class Named(NamedTuple):
+    """A policy of a source, by its name."""
+
+    policy: str
+    label: str  # of its checkpoint: `first`, `last`, `best`, or a tick; empty: none is named
+
+
+class Source:
+    """A configuration, or a run with its configuration.
+
+    Attributes:
+        path: of its file or folder, for messages; empty: it was made in Python.
+        config: its configuration.
+        folder: of the run; None: it is a configuration.
+    """
+
+    def __init__(self, config: Config, folder: RunFolder | None = None, path: str = "") -> None:
+        self.config, self.folder, self.path = config, folder, path
+
+    @classmethod
+    def of(cls, target: AnyConfig, overrides: Sequence[str] = ()) -> Source:
+        """The source that a path, or a configuration made in Python, is; ConfigError: there is no such file or run."""
+        if isinstance(target, (Config, Mapping)):
+            return cls(parse_config(target, source="", overrides=overrides))
+        folder = RunFolder.of_target(str(target))
+        return cls(load_config(target if folder is None else folder.config, overrides), folder, str(target))
+
+    @cached_property
+    def rounds(self) -> Sequence[Round]:
+        """The rounds that were planned; none if there is only one."""
+        return () if self.folder is None else rounds_file.read_played(self.folder, self.config)
+
+    def files(self, policy: str) -> dict[int, Path]:
+        """The checkpoints and snapshots of a policy, by ticks."""
+        if self.folder is None:
+            return {}
+        best = [file] if (file := self.folder.checkpoints_path(policy) / checkpoint.BEST).exists() else []
+        snapshots = checkpoint.list_checkpoints(self.folder.snapshots_path(policy))
+        files = [*best, *snapshots, *boundary.checkpoints_of(self.folder, policy)]
+        return {checkpoint.ticks_of(file): file for file in files}
+
+    def labeled(self, policy: str) -> dict[str, Path]:
+        """The same by their labels: `first`, `last`, `best` if there is one, and ticks; empty without a checkpoint."""
+        if self.folder is None or not (kept := boundary.checkpoints_of(self.folder, policy)):
+            return {}
+        best = {"best": file} if (file := self.folder.checkpoints_path(policy) / checkpoint.BEST).exists() else {}
+        ticks = {str(tick): file for tick, file in sorted(self.files(policy).items())}
+        return {"first": kept[0], "last": kept[-1], **best, **ticks}
+
+    def named(self, name: str, *, path: str = "") -> Named:
+        """The policy that `POLICY` or `POLICY@TICK` means; `path` is the option, for errors."""
+        if name in self.config.policies:  # also a snapshot that the configuration loads
+            return Named(name, "")
+        policy, _, label = name.rpartition("@")
+        if policy not in self.config.policies:
+            known = nearest(policy or name, self.config.policies)
+            raise ConfigError(f"there is no policy {policy or name!r}; {known}", path=path, source=self.path)
+        return Named(policy, label)
+
+    def frozen(self, named: Named, *, path: str = "") -> PolicyConfig:
+        """A policy as it was at a checkpoint, the newest one without a label, with the options of that time.
+
+        A policy without checkpoints, such as a scripted one, is as configured. `path`: see `named`.
+        """
+        name, label = named
+        policy = self.config.policies[name]
+        options, file = policy.options, None
+        if label or self.files(name):
+            file = self.checkpoint(named, path=path)
+            options = rounds_file.options_at(self.rounds, checkpoint.ticks_of(file)).get(name, options)
+        elif policy.load is not None:  # the policy may play under another name and elsewhere
+            with located(path=f"policies.{name}.load", source=self.path):
+                file = find_checkpoint(policy.load, name)
+        load = None if file is None else str(file.resolve())
+        return msgspec.structs.replace(policy, frozen=True, load=load, options=options)
+
+    def checkpoint(self, named: Named, *, path: str = "") -> Path:
+        """The file of a checkpoint or snapshot of this run, the newest checkpoint without a label."""
+        name, label = named.policy, named.label or "last"
+        labeled = self.labeled(name)
+        if label not in labeled:
+            message = f"there is no checkpoint {label!r} of {name!r}; {nearest(label, labeled)}"
+            raise ConfigError(message, path=path, source=self.path)
+        return labeled[label]
+
+
+def split(text: Path | str) -> tuple[str, str]:
+    """The path of a run, and `POLICY@TICK`, of `RUN:POLICY@TICK`; the latter is empty where no policy is named."""
+    run, _, name = str(text).rpartition(":")
+    # `os.path`: False also where no path can be so long
+    return (run, name) if run and name and not os.path.exists(anchored(text)) else (str(text), "")
+
+
+def named_in_run(text: Path | str) -> tuple[Source, Named]:
+    """The run, and the policy in it, of `RUN:POLICY@TICK`; ConfigError: there is no such run or policy."""
+    run, name = split(text)
+    folder = RunFolder.existing(run)
+    source = Source(load_config(folder.config), folder, run)
+    if not name:
+        known = ", ".join(source.config.policies)
+        raise ConfigError(f"names no policy: say which of {known}, by {FORM}", source=str(text))
+    return source, source.named(name)
+
+
+def find_checkpoint(load: str, policy: str) -> Path:
+    """The file or folder for `checkpoint.load` that `load:` of a policy means: `RUN:POLICY@TICK`, a run or a file.
+
+    Of a run alone, the checkpoints of `policy` are meant.
+
+    Raises:
+        ConfigError: there is no such thing, or no checkpoint of this policy in it.
+    """
+    if not split(load)[1]:
+        return checkpoint.find(load, policy)
+    source, named = named_in_run(load)
+    return source.checkpoint(named)
+
+
+# who plays against the policies of a source
+
+
+def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | None:
+    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
+    name = next(name for name in numbered(_OPPONENT) if name not in config.policies)
+    matches: list[MatchConfig] = []
+    for _, entry in config.entries():
+        if 0 < entry.names.count(policy) < len(entry.seats):
+            seats = tuple(seat if policy_of(seat) == policy else reseated(seat, name) for seat in entry.seats)
+            changed = msgspec.structs.replace(entry, seats=seats)
+            if changed not in matches:
+                matches.append(changed)
+    if not matches:
+        return None
+    policies = {policy: config.policies[policy], name: opponent}
+    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
+
+
+def other_policy(source: Source, text: str, *, path: str) -> PolicyConfig | None:
+    """What `POLICY@TICK` of a source, or `RUN:POLICY@TICK` of another run of the same game, means; None: neither.
+
+    Raises:
+        ConfigError: there is no such run, policy or checkpoint, or the run plays another game.
+    """
+    run, name = split(text)
+    if not name:
+        return source.frozen(source.named(text, path=path), path=path) if "@" in text else None
+    if not ("@" in name or "/" in run or anchored(run).is_file() or RunFolder(run).config.is_file()):
+        return None  # a class, as `package.module:Class`
+    with located(path=path):
+        other = Source.of(run)
+        found = other.frozen(other.named(name))
+        ours, theirs = ({env.make for env in one.config.envs.values()} for one in (source, other))
+        if not ours & theirs:
+            raise ConfigError(f"plays {', '.join(sorted(theirs))}, not {', '.join(sorted(ours))}", source=run)
+    return found
+
+
+def opponent_of(config: Config, source: Source, against: str, *, path: str = "--against") -> PolicyConfig:
+    """A policy of a frozen configuration, one of its source or of another run (`other_policy`), or an algorithm.
+
+    Raises:
+        ConfigError: it is none of them, or the algorithm cannot act without options.
+    """
+    if against in config.policies:
+        return config.policies[against]
+    if (other := other_policy(source, against, path=path)) is not None:
+        return other
+    added = registry.target_of(against, "algorithm")
+    if against not in registry.ALGORITHMS and ":" not in against and added is None:
+        known = [*config.policies, *registry.ALGORITHMS]
+        raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path=path)
+    try:
+        registry.configured_algorithm(against, {}, acts=True, path="")
+    except ConfigError as error:
+        raise ConfigError(
+            f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "
+            "of the configuration, with its options, and name that one",
+            path=path,
+        ) from error
+    return PolicyConfig(algorithm=against, frozen=True)

@@ -1,0 +1,181 @@
+"""`RUN:POLICY@TICK`: one name for a policy of a run, wherever a policy is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arena
+from arena.config import load_config
+from arena.league.sources import Source, find_checkpoint, named_in_run, split
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from command import Command
+from in_process import one_match, play
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 10, "hidden_sizes": [4]}}
+RANDOM = {"algorithm": "random"}
+GAME = {"make": "touchdown", "kwargs": {"max_steps": 5}}
+PENNIES = {"make": "matrix", "kwargs": {"game": "matching_pennies", "rounds": 5}}
+
+
+def played(path: Path, policies: dict[str, Any], *, game: Any = GAME, **changes: Any) -> Path:
+    """A run, as `path`, with checkpoints at 0, 10 and 20."""
+    data = one_match(game, policies, ticks=20, match={"lanes": 2}, checkpoint_every=10, **changes)
+    return play(data, path.with_name(f"of_{path.name}")).folder.path.rename(path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs `a` and `b` of one game, whose policies learn, and `c` of another."""
+    home = tmp_path_factory.mktemp("named")
+    best = {"metric": "policy_reward_mean/blue"}
+    played(home / "a", {"blue": PPO, "red": RANDOM}, best=best)
+    played(home / "b", {"red": PPO, "blue": PPO}, seed=1)
+    played(home / "c", {"blue": PPO, "red": RANDOM}, game=PENNIES)
+    return home
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    """A folder with copies of the runs."""
+    shutil.copytree(made, tmp_path / "runs")
+    return tmp_path
+
+
+def configuration(**policies: Any) -> arena.Config:
+    """A configuration of the game of runs `a` and `b`."""
+    return arena.Config(
+        name="new",
+        ticks=10,
+        envs={"game": arena.Env(**GAME)},
+        policies={name: arena.Policy(**policy) for name, policy in policies.items()},
+        matches=(arena.Match(env="game", seats=tuple(policies)),),
+    )
+
+
+def test_names_select_the_checkpoint(runs: Path) -> None:
+    kept = RunFolder(runs / "runs/a").checkpoints_path("blue")
+    for name, tick in (("blue", 20), ("blue@last", 20), ("blue@first", 0), ("blue@10", 10)):
+        assert find_checkpoint(f"{runs}/runs/a:{name}", "other") == checkpoint.path_of(kept, tick)
+    assert find_checkpoint(f"{runs}/runs/a:blue@best", "other") == kept / checkpoint.BEST
+    assert find_checkpoint(f"{runs}/runs/a", "blue") == kept
+
+
+def test_path_with_a_colon_is_a_path(runs: Path) -> None:
+    (runs / "runs/a").rename(runs / "runs/a:blue")
+    assert split(runs / "runs/a:blue") == (f"{runs}/runs/a:blue", "")
+    source, named = named_in_run(f"{runs}/runs/a:blue:blue@10")
+    assert (source.path, named) == (f"{runs}/runs/a:blue", ("blue", "10"))
+
+
+def test_policy_that_is_loaded_has_the_weights_of_the_name(runs: Path, tmp_path: Path) -> None:
+    loaded = PPO | {"load": f"{runs}/runs/b:red@10"}
+    config = configuration(old=loaded | {"frozen": True}, new=loaded | {"frozen": False})
+    folder = arena.train(config, tmp_path / "new", ranks=1).run_dir
+    files = find_checkpoint(f"{folder}:new@0", ""), find_checkpoint(f"{runs}/runs/b:red@10", "")
+    first, source = (checkpoint.load(file).state for file in files)
+    assert source["network"].keys() == first["network"].keys()
+    assert all(np.array_equal(first["network"][key], value) for key, value in source["network"].items())
+    assert load_config(folder / "config.yaml").policies["old"].load == loaded["load"]
+    (row,) = [row for row in arena.evaluate(folder, 2) if row["policy"] == "old"]
+    assert row["episodes"] == 2
+
+
+def test_functions_and_commands_take_the_same_names(runs: Path, command: Command) -> None:
+    blue, red = f"{runs}/runs/a:blue", f"{runs}/runs/b:red@10"
+    assert arena.load_policy(f"{blue}@best").ticks in (10, 20)
+    assert arena.load_policy(red).ticks == 10
+    (row,) = arena.evaluate(f"{runs}/runs/a", 2, against=red)
+    assert (row["policy"], row["against"]) == ("blue", red)
+    against = load_config(row["folder"] / "config.yaml").policies["opponent"]
+    assert str(against.load) == str(Path(runs, "runs/b/checkpoints/red/000000000010.ckpt").resolve())
+    shown = command("evaluate", f"{runs}/runs/a", "--episodes", "2", "--against", red).out
+    assert f"blue at its last checkpoint against {red}: " in shown
+    shown = command("play", f"{runs}/runs/a", "--seed", "1", "--against", red, "--advice", f"{blue}@first").out
+    assert "seat 1, red_0: red-10 (ppo)" in shown
+    with arena.Trainer(configuration(blue=PPO, red=RANDOM), run_dir=runs / "trainer") as trainer:
+        assert trainer.evaluate(2, against=red)["policies"]
+
+
+def test_tournament_across_runs_is_one_table(
+    runs: Path, command: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    players = [f"{runs}/runs/a:blue", f"{runs}/runs/b:red@10", f"{runs}/runs/b:blue@first"]
+    result = arena.tournament(players, 64, run_dir=tmp_path / "one")
+    assert tuple(capsys.readouterr()) == ("", "")
+    assert {row["player"] for row in result.standings} == {"a.blue", "b.red@10", "b.blue@0"}
+    loads = {name: policy.load for name, policy in load_config(result.run_dir / "config.yaml").policies.items()}
+    assert str(loads["b.red@10"]).endswith("runs/b/checkpoints/red/000000000010.ckpt")
+    printed = json.loads(
+        command("tournament", *players, "--episodes", "64", "--json", "--run-dir", tmp_path / "two").out
+    )
+    assert json.loads(json.dumps(result.standings)) == printed["players"]
+    assert (result.decided, result.games) == (printed["decided"], printed["games"])
+    assert len(result.standings.to_pandas()) == 3
+
+
+def test_configuration_of_python_plays_beside_runs(runs: Path, tmp_path: Path) -> None:
+    config = configuration(always=RANDOM, other=RANDOM)
+    result = arena.tournament([f"{runs}/runs/a:blue@20", config], 48, run_dir=tmp_path / "games")
+    assert {row["player"] for row in result.standings} == {"blue@20", "always", "other"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("runs/a:bleu", "there is no policy 'bleu'; did you mean 'blue'"),
+        ("runs/a:blue@11", "there is no checkpoint '11' of 'blue'; known: 0, 10, 20, best, first, last"),
+        ("runs/b:red@best", "there is no checkpoint 'best' of 'red'"),
+        ("runs/a:red@last", "there is no checkpoint 'last' of 'red'; known: none"),
+        ("runs/nowhere:blue", "not a run folder: it does not exist"),
+    ],
+)
+def test_what_is_not_there_is_named(runs: Path, name: str, message: str, tmp_path: Path) -> None:
+    path = f"{runs}/{name}"
+    tries: dict[str, Any] = {
+        "load": lambda: arena.plan_run(configuration(blue=PPO | {"load": path}, red=RANDOM)),
+        "against": lambda: arena.evaluate(f"{runs}/runs/a", 2, against=path),
+        "load_policy": lambda: arena.load_policy(path),
+        "tournament": lambda: arena.tournament([path, f"{runs}/runs/a:blue"], run_dir=tmp_path / "games"),
+    }
+    for what, attempt in tries.items():
+        with pytest.raises(arena.ConfigError) as caught:
+            attempt()
+        assert message in str(caught.value), what
+        assert "runs/" in str(caught.value), what
+    assert not (tmp_path / "games").exists()
+
+
+def test_run_alone_names_no_policy(runs: Path) -> None:
+    with pytest.raises(arena.ConfigError, match=r"config\.yaml: not a run folder: it is a file"):
+        arena.load_policy(f"{runs}/runs/a/config.yaml:blue")
+    with pytest.raises(arena.ConfigError, match="runs/a: names no policy: say which of blue, red, by RUN:POLICY@TICK"):
+        arena.load_policy(f"{runs}/runs/a")
+
+
+def test_run_of_another_game_or_other_spaces_is_refused_by_name(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(arena.ConfigError, match=r"--against: .*runs/c: plays matrix, not touchdown"):
+        arena.evaluate(f"{runs}/runs/a", 2, against=f"{runs}/runs/c:blue")
+    with pytest.raises(arena.ConfigError, match=r"runs/c: plays another game than .*runs/a: game matrix, there touch"):
+        arena.tournament([f"{runs}/runs/a:blue", f"{runs}/runs/c:blue"], run_dir=tmp_path / "games")
+    with pytest.raises(arena.ConfigError, match=r"policies\.blue\.load: .*runs/c/checkpoints/blue/000000000020\.ckpt"):
+        arena.plan_run(configuration(blue=PPO | {"load": f"{runs}/runs/c:blue"}, red=RANDOM))
+    other = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 10, "hidden_sizes": [8]}}
+    with pytest.raises(arena.ConfigError, match=r"policies\.blue\.load: .*runs/a/checkpoints/blue"):
+        arena.plan_run(configuration(blue=other | {"load": f"{runs}/runs/a:blue"}, red=RANDOM))
+    assert not (tmp_path / "games").exists()
+
+
+def test_source_reads_a_configuration_in_every_form(runs: Path) -> None:
+    config = configuration(blue=PPO, red=RANDOM)
+    file = runs / "new.yaml"
+    file.write_text(config.to_yaml())
+    assert Source.of(config).config == Source.of(file).config
+    assert arena.plan_run(config, 1) == arena.plan_run(file, 1)
+    assert len(arena.plan_run(runs / "runs/a", 1)) == 4  # root, environment, two workers
