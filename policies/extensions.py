@@ -175,10 +175,13 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
-def make_recurrent_encoder(
-    space: Space[Any], generator: torch.Generator, options: Any, *, first: int = 0
-) -> RecurrentEncoder:
-    """The encoder with a memory that `recurrent`, `hidden_size` and `encoder` say, of one layer; `first` as there."""
+def encoder_of(options: Any, space: Space[Any], generator: torch.Generator, *, first: int = 0) -> Encoder:
+    """The encoder that the options `encoder`, `recurrent` and `hidden_size` say; a memory is of one layer.
+
+    `first`: see `RecurrentEncoder`.
+    """
+    if options.recurrent is None:
+        return make_encoder(space, generator, options.encoder)
     inner = None if options.encoder is None else make_encoder(space, generator, options.encoder)
     size = {"kind": options.recurrent, "hidden_size": options.hidden_size}
     return RecurrentEncoder(space, **size, generator=generator, inner=inner, count=1, first=first)

@@ -26,9 +26,10 @@ from arena.group.group import Group
 from policies import ddpg
 from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
+from policies.networks.critics import actor_features
 from policies.networks.heads import normal
 from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions, noisy
-from policies.team.centralized import Centralized, check_joint_options
+from policies.team.centralized import Centralized
 
 
 class Options(ddpg.Options, frozen=True, kw_only=True):
@@ -46,10 +47,6 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
     gumbel_temperature: Positive = 1.0  # of choices: lower values give gradients with less bias and more variance
     output_penalty: NonNegative = 1e-3  # weight of the actors' squared outputs in their loss
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_joint_options(self)
 
 
 class MADDPG(Centralized):
@@ -83,7 +80,9 @@ class MADDPG(Centralized):
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the target actors."""
-        return self.targets["actors"].module(self.network.encoder.by_entity(joint))  # type: ignore[no-any-return]
+        actors = self.targets["actors"].module
+        seen = actor_features(actors, batch.next_features, joint)
+        return actors(self.network.encoder.by_entity(seen))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
         """`output_penalty` times the mean square of the outputs."""

@@ -37,7 +37,7 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.networks.critics import Temperature
 from policies.networks.reparameterized import SquashedGaussianActions, check_reachable, target_entropy
-from policies.team.centralized import Centralized, check_joint_options
+from policies.team.centralized import Centralized
 
 
 class Options(sac.Options, frozen=True, kw_only=True):
@@ -59,7 +59,6 @@ class Options(sac.Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_joint_options(self)
         check_refused(self, "transformer", why="its critics see no units; or take mappo")
 
 
@@ -67,7 +66,7 @@ class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
-    refused_options = (*Centralized.refused_options, "transformer")
+    refused_options = ("transformer",)
     export_as = {"box": "squashed_gaussian"}
     numbers = SquashedGaussianActions
     n_critics = 2
@@ -83,9 +82,9 @@ class MASAC(Centralized):
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
         """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
-        encoder = self.network.encoder
-        features = encoder(batch.next_observations) if encoder.learns else joint
-        return self.network.actors(encoder.by_entity(features))  # type: ignore[no-any-return]
+        encoder = self.network.actors_encoder
+        seen = batch.next_features(encoder) if encoder.learns else joint
+        return self.network.actors(encoder.by_entity(seen))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:
         """The temperature's loss, by the entities that act."""

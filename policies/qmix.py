@@ -17,6 +17,7 @@ Everything else is `policies.vdn`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,8 +65,8 @@ class MixedQNetwork(TeamQNetwork):
         self.last_weights = mlp(features, units, **of_weights)
         self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=_SMALL, **layers)
 
-    def mixed(self, values: Tensor, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
-        state = self.encoder.state_of(leaves, joint)
+    def mixed(self, values: Tensor, joint: Tensor) -> Tensor:
+        state = self.encoder.state_of(joint)
         weights = self.first_weights(state).abs().view(len(state), -1, self.units)  # [N, E, units]
         hidden = functional.elu(torch.einsum("ne,neu->nu", values, weights) + self.first_bias(state))
         mixed: Tensor = (hidden * self.last_weights(state).abs()).sum(1) + self.last_bias(state).squeeze(1)
@@ -78,11 +79,12 @@ class QMIX(VDN):
     Options = Options
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
-        o, space = self.options, self.env.single_observation_space
-        encoder = (
-            JointEncoder(space, self.entities, generator)
-            if o.state is None
-            else StateEncoder(space, self.entities, generator, state=o.state)
-        )
-        mixing = {"units": o.mixing_units, "hypernet_sizes": o.hypernet_sizes}
-        return MixedQNetwork(encoder, self.actions.outputs, **mixing, **self.actors(generator))
+        mixing = {"units": self.options.mixing_units, "hypernet_sizes": self.options.hypernet_sizes}
+        return MixedQNetwork(self.make_encoder(generator), self.actions.outputs, **mixing, **self.actors(generator))
+
+    def make_encoder(self, generator: torch.Generator, *, first: int = 0) -> JointEncoder:
+        state, space = self.options.state, self.env.single_observation_space
+        if state is None:
+            return super().make_encoder(generator)
+        make_own = partial(self.make_own_encoder, generator=generator)
+        return StateEncoder(space, self.entities, generator, make_own, state=state)

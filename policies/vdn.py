@@ -12,8 +12,8 @@ An entity that does not act, because it is out of the game or waits for its turn
 goes on for the team until it has terminated for all.
 
 Q_i, exploration and the choice of next actions (`double`) are those of `policies.dqn`; teams, their joint transitions,
-playing and replay are in `policies.team.learner`. The paper's networks have a memory, and some of them channels between
-entities: both are left out.
+playing and replay are in `policies.team.learner`. The paper's networks have a memory, here an option (`recurrent`), and
+some of them channels between entities, which are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 
 from policies import dqn
-from policies.common.off_policy import MEMORY
 from policies.common.options import (
     Count,
     Fraction,
@@ -41,8 +40,6 @@ from policies.dqn import DQN
 from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
-
-REFUSED = ("encoder", "extra_loss", "transformer", *MEMORY)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -62,7 +59,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_refused(self, *REFUSED, why="the networks see a whole team; or take dqn")
+        check_refused(self, "transformer", why="a team's network takes no units; or take dqn")
 
 
 class TeamQNetwork(nn.Module):
@@ -81,6 +78,7 @@ class TeamQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.places, self.dueling = encoder, places, dueling
+        self.memory_size = encoder.memory_size
         sizes: dict[str, Any] = {"entities": encoder.entities, "shared": shared}
         self.actors = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
 
@@ -93,18 +91,20 @@ class TeamQNetwork(nn.Module):
         """Q_i(o_i, .) [N, choices] of leaves of rows [N, ...], which are of these entities, int64 [N]."""
         return self._values(self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities))
 
-    def of_team(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Q_i(o_i, .) [N, E, choices] of joint leaves, and their features."""
-        joint = self.encoder(leaves)
-        return self._values(self.actors(self.encoder.by_entity(joint))), joint
+    def remember(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The memory [N, memory_size] of rows after a tick, of leaves of which the last is the memory before it."""
+        return self.encoder.remember(leaves)
 
-    def total(self, leaves: Sequence[Tensor], actions: Tensor) -> Tensor:
-        """Q(x, a) [N] of joint leaves and actions [N, E]."""
-        values, joint = self.of_team(leaves)
-        taken = values.gather(2, actions.unsqueeze(2)).squeeze(2)
-        return self.mixed(taken * leaves[-1], leaves, joint)
+    def of_team(self, joint: Tensor) -> Tensor:
+        """Q_i(o_i, .) [N, E, choices] of joint features."""
+        return self._values(self.actors(self.encoder.by_entity(joint)))
 
-    def mixed(self, values: Tensor, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
+    def total(self, joint: Tensor, actions: Tensor) -> Tensor:
+        """Q(x, a) [N] of joint features and actions [N, E]."""
+        taken = self.of_team(joint).gather(2, actions.unsqueeze(2)).squeeze(2)
+        return self.mixed(taken * self.encoder.acts(joint), joint)
+
+    def mixed(self, values: Tensor, joint: Tensor) -> Tensor:
         """The team's value [N] of those of its entities [N, E], 0 where one does not act."""
         return values.sum(1)
 
@@ -120,13 +120,12 @@ class VDN(TeamLearner, DQN):
     """One worker of a VDN policy; the actions are Discrete."""
 
     Options = Options
-    refused_options = REFUSED
+    refused_options = ("transformer",)
     takes_units = False
     instead = "dqn"
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
-        encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
-        return TeamQNetwork(encoder, self.actions.outputs, **self.actors(generator))
+        return TeamQNetwork(self.make_encoder(generator), self.actions.outputs, **self.actors(generator))
 
     def actors(self, generator: torch.Generator) -> dict[str, Any]:
         """Arguments of `TeamQNetwork`."""
@@ -135,17 +134,19 @@ class VDN(TeamLearner, DQN):
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The squared error of Q(x, a), the means of `metric_names`, and the errors [N]."""
-        values = self.network.total(batch.observations, batch.actions)
+        joint, next_joint = batch.all_features(self.network.encoder)
+        values = self.network.total(joint, batch.actions)
         with torch.no_grad():
-            targets = self.targets_of(batch)
+            targets = self.targets_of(batch, next_joint)
         losses = batch.weights * (values - targets).square()
         errors = (values - targets).detach()
         return losses.mean(), torch.stack([losses, values, errors.abs()]).mean(1).detach(), errors
 
-    def targets_of(self, batch: Transitions) -> Tensor:  # type: ignore[override]  # its network reads the leaves
+    def targets_of(self, batch: Transitions, next_features: Tensor) -> Tensor:
         """y [N]; with `double` the network chooses and the target network values."""
         target = self.targets["network"].module
-        choosing, _ = (self.network if self.options.double else target).of_team(batch.next_observations)
+        joint = batch.next_features(target.encoder)
+        choosing = self.network.of_team(next_features) if self.options.double else target.of_team(joint)
         masks = None if batch.next_masks is None else batch.next_masks.view(choosing.shape)
-        values = target.total(batch.next_observations, allow(choosing, masks).argmax(2))
+        values = target.total(joint, allow(choosing, masks).argmax(2))
         return torch.addcmul(batch.rewards.mean(1), batch.discounts.amax(1), values)

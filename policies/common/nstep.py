@@ -139,10 +139,8 @@ class NStepBuilder:
     experience.cut()                                       what is new since the last cut
 
     A transition sums the rewards of `n_step` actions at most; `gamma` is the discount per action. With `sequences`
-    transitions are chained: set `memory` [rows, memory_size], what rows remember, before `begin` and each `add`.
+    transitions are chained: set `memory` [worker_rows, ...], what rows remember, before `begin` and each `add`.
     """
-
-    memory: NDArray[np.float32]
 
     def __init__(
         self, layout: RowLayout, *, rows: int, n_step: int, gamma: float, sequences: SequenceLayout | None = None
@@ -160,6 +158,7 @@ class NStepBuilder:
             if layout.decides
             else torch.zeros(rows, n_step, *layout.action_shape, dtype=layout.action_dtype).numpy()
         )
+        self.memory = np.zeros((rows, 0), np.float32)
         self._count = 0  # points so far, in all fragments
         self._all_rows = np.arange(rows)
         self.given: NDArray[np.bool_] | None = None
@@ -275,7 +274,7 @@ class NStepBuilder:
         ages = self._ages[rows] = np.where(self._starts[rows, 0] == NO_DECISION, 0, self._ages[rows] + 1)
         origin = (ages == 0) | ((ages + layout.burn_in) % layout.length == 0)
         self._origins[rows[origin]] = numbers[origin]
-        self._memories[rows[origin]] = self.memory[rows[origin]]
+        self._memories[rows[origin]] = self.memory.reshape(self.rows, -1)[rows[origin]]
         if len(first := np.flatnonzero(ages % layout.length == 0)):
             self._begun.append((numbers[first], self._origins[rows[first]], self._memories[rows[first]]))
 

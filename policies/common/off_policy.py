@@ -63,7 +63,7 @@ from policies.common.options import (
 from policies.common.replay import Replay, ReplayRatio, Transitions
 from policies.common.sequences import SequenceReplay, Sequences
 from policies.exporting import Exported, decoding_of, exported
-from policies.extensions import Extension, make_encoder, make_recurrent_encoder
+from policies.extensions import Extension, encoder_of
 from policies.networks.actor_critic import Encoder
 from policies.networks.heads import Decisions, UnitHead
 from policies.networks.units.options import Schema
@@ -188,7 +188,6 @@ class OffPolicy(Algorithm):
         parts: Mapping[str, nn.Module],
         targets: Mapping[str, str],
         *,
-        experience: NStepBuilder | None = None,
         normalizer: type[ObservationNormalizer] = ObservationNormalizer,
         rank: int | None = None,
         size: int | None = None,
@@ -198,7 +197,6 @@ class OffPolicy(Algorithm):
         Args:
             parts: of the network, each with an optimizer of its name.
             targets: names of target networks, and of the parts that they follow.
-            experience: of this worker; None: of its rows, each by itself.
             normalizer: of observations.
             rank, size: of the worker, or of its team, among those with transitions of their own; None: in its group.
         """
@@ -213,8 +211,8 @@ class OffPolicy(Algorithm):
         self.preprocess = self.normalization
         if o.recurrent is not None:
             self.memory_size = self.network.memory_size
-        rows, steps = self.env.num_envs, {"n_step": o.n_step, "gamma": o.gamma, "sequences": self.layout_of_sequence()}
-        self.experience = experience or NStepBuilder(self.layout_of_row(), rows=rows, **steps)
+        cut = SequenceLayout(o.sequence_length, o.burn_in, o.n_step, self.memory_size) if self.memory_size else None
+        self.experience = self.make_experience(n_step=o.n_step, gamma=o.gamma, sequences=cut)
         size, pooled = size or group.size, self.pools_samples
         self.replay: Any = None
         if group.is_root or not pooled:
@@ -238,33 +236,29 @@ class OffPolicy(Algorithm):
         decides = isinstance(actions, UnitHead)
         return RowLayout(space, actions.shape, actions.dtype, actions.mask_size, double=self.double, decides=decides)
 
-    def layout_of_sequence(self) -> SequenceLayout | None:
-        """How transitions are cut into sequences; None: without memory."""
-        o = self.options
-        return SequenceLayout(o.sequence_length, o.burn_in, o.n_step, self.memory_size) if self.memory_size else None
+    def make_experience(self, **steps: Any) -> NStepBuilder:
+        """What makes transitions of ticks: of each row by itself."""
+        return NStepBuilder(self.layout_of_row(), rows=self.env.num_envs, **steps)
 
-    def make_encoder(self, generator: torch.Generator) -> Encoder:
-        """The encoder of observations that the options say; with `recurrent` it has a memory."""
-        space, o = self.env.single_observation_space, self.options
-        if o.recurrent is None:
-            return make_encoder(space, generator, o.encoder)
-        return make_recurrent_encoder(space, generator, o)
+    def make_encoder(self, generator: torch.Generator, *, first: int = 0) -> Encoder:
+        """The encoder of observations that the options say; with `recurrent` it has a memory, see `encoder_of`."""
+        return encoder_of(self.options, self.env.single_observation_space, generator, first=first)
 
     def make_actor_encoder(self, of_critics: Encoder, generator: torch.Generator) -> Encoder | None:
         """An actor's own encoder beside that of the critics, with the memory behind theirs; None: without memory."""
-        if not of_critics.memory_size:
-            return None
-        space = self.env.single_observation_space
-        return make_recurrent_encoder(space, generator, self.options, first=of_critics.memory_size)
+        memory_size = of_critics.memory_size
+        return self.make_encoder(generator, first=memory_size) if memory_size else None
 
     def made_up_batch(self) -> Transitions:
         leaves, masks, actions = self.made_up()
-        observations, ones, rows = tuple(leaves), torch.ones(2), torch.arange(2)
-        if not self.memory_size:
-            return Transitions(observations, masks, actions, ones, observations, masks, 0.9 * ones, ones, rows)
-        columns = observations, masks, actions, ones, (), masks, 0.9 * ones, ones, rows
-        burn_in = tuple(leaf[:1, None].repeat_interleave(self.options.burn_in, 1) for leaf in leaves)
-        return Sequences(*columns, torch.tensor([2]), rows, rows, torch.zeros(1, self.memory_size), rows[:1], burn_in)
+        observations, rows, cut = tuple(leaves), torch.arange(2), self.experience.sequences
+        rewards = torch.ones(2, *self.experience.layout.reward_shape)
+        known, others = (observations, masks, actions, rewards), (masks, 0.9 * rewards, torch.ones(2), rows)
+        if cut is None:
+            return Transitions(*known, observations, *others)
+        burn_in = tuple(leaf[:1, None].repeat_interleave(cut.burn_in, 1) for leaf in leaves)
+        memories = torch.zeros(1, cut.memory_size)
+        return Sequences(*known, (), *others, torch.tensor([2]), rows, rows, memories, rows[:1], burn_in)
 
     def act_randomly(self, rows: int, mask: Tensor | None) -> Any:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""

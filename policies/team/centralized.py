@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from gymnasium.spaces import Discrete, Space
@@ -29,20 +29,17 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from arena.group.group import Group
-from policies.common.off_policy import MEMORY
-from policies.common.options import check_idle, check_refused
+from policies.common.options import check_idle
 from policies.common.replay import Transitions
-from policies.extensions import make_encoder
-from policies.networks.critics import Critics, Temperature, frozen
+from policies.networks.critics import Critics, Temperature, actor_features, frozen
 from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, TanhActions
 from policies.team.learner import TeamLearner
-from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
+from policies.team.networks import Actors, ActorsAndCritics
 
 
 class Centralized(TeamLearner):
     """One worker of an algorithm with centralized critics and decentralized actors."""
 
-    refused_options: ClassVar[tuple[str, ...]] = MEMORY
     instead = "an algorithm of single entities: ddpg, sac or ppo"
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices
@@ -61,39 +58,31 @@ class Centralized(TeamLearner):
         """Actors and critics, with the same initial weights at every worker."""
         options, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
         layers = self.layers(generator)
-        space = self.env.single_observation_space
-        own = None if options.encoder is None else make_encoder(space, generator, options.encoder)
-        encoder = JointEncoder(space, self.entities, generator, own)
+        encoder = self.make_encoder(generator)
         sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
         critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
-        shared = {"entities": self.entities, "shared": options.shared_actor}
+        own = self.make_actor_encoder(encoder, generator)
+        shared: dict[str, Any] = {"entities": self.entities, "shared": options.shared_actor, "encoder": own}
         actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
         return ActorsAndCritics(critics, actors, temperature).to(self.device)
-
-    def made_up_batch(self) -> Transitions:
-        entities, ones = self.entities, torch.ones(2, self.entities)
-        leaves, masks, actions = self.made_up(2 * entities)
-        each = [leaf.view(2, entities, *leaf.shape[1:]) for leaf in leaves]
-        observations = (*each, ones.long())
-        masks, actions = None if masks is None else masks.view(2, -1), actions.view(2, entities, *actions.shape[1:])
-        columns = observations, masks, actions, ones, observations, masks, 0.9 * ones
-        return Transitions(*columns, ones[:, 0], torch.arange(2))
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         return self.actions.choose(self.network(leaves, self.places), mask, generator)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
-        acts, masks = batch.observations[-1].float(), self._rows(batch.masks)  # [N, E], [N * E, mask_size]
+        encoder, masks = self.network.encoder, self._rows(batch.masks)  # [N * E, mask_size]
+        joint = batch.features(encoder)
+        acts = encoder.acts(joint)  # [N, E]
         with torch.no_grad():
             targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
             replayed = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
-        joint = self.network.encoder(batch.observations)
         values = self.network.critics(joint, replayed.flatten(1))  # [k, N, E]
         errors = values - targets
         critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
         detached = joint.detach()  # the critics' loss alone trains the encoder
-        outputs = self.network.actors(self.network.encoder.by_entity(detached)).flatten(0, 1)  # [N * E, outputs]
+        seen = actor_features(self.network.actors, batch.features, detached)
+        outputs = self.network.actors(encoder.by_entity(seen)).flatten(0, 1)  # [N * E, outputs]
         sampled, of_rows = self.actions.sample(outputs, masks, self.generator)
         current = sampled.view(replayed.shape) * acts.unsqueeze(-1)
         entropies = of_rows.view(acts.shape) * acts
@@ -113,8 +102,9 @@ class Centralized(TeamLearner):
 
     def next_values(self, batch: Transitions) -> Tensor:
         """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors' own."""
-        critics, acts = self.targets["critics"].module, batch.next_observations[-1]
-        joint = critics.encoder(batch.next_observations)
+        critics = self.targets["critics"].module
+        joint = batch.next_features(critics.encoder)
+        acts: Tensor = critics.encoder.acts(joint)
         outputs = self.next_outputs(batch, joint).flatten(0, 1)
         sampled, entropies = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
         inputs = sampled.view(*acts.shape, -1) * acts.unsqueeze(-1)
@@ -150,8 +140,3 @@ class Centralized(TeamLearner):
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
         cls._actions(space, temperature=1.0)
-
-
-def check_joint_options(options: Any) -> None:
-    """Checks the options that these algorithms have in common."""
-    check_refused(options, *MEMORY, why="its networks have no memory; take mappo")

@@ -38,7 +38,7 @@ from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import empty_batch, flatten, leaf_spaces, rows_of, unflatten
 from arena.group.group import Group
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
-from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, RowLayout, who_acts
+from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, RowLayout, SequenceLayout, who_acts
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -91,18 +91,22 @@ def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
 class JointNStepBuilder(NStepBuilder):
     """The joint transitions of a team's lanes. It is used as `NStepBuilder` is, with rows of the vector face.
 
-    `of_one` is the layout of one entity; row = lane * entities + entity; `n_step` and `gamma`, in `steps`, count joint
-    actions.
+    `of_one` and `sequences` are the layouts of one entity; row = lane * entities + entity; `n_step` and `gamma`, in
+    `steps`, count joint actions. A lane's memory is that of its entities, one after the other.
     """
 
-    def __init__(self, of_one: RowLayout, *, entities: int, rows: int, **steps: Any) -> None:
+    def __init__(
+        self, of_one: RowLayout, *, entities: int, rows: int, sequences: SequenceLayout | None = None, **steps: Any
+    ) -> None:
+        if sequences is not None:
+            sequences = sequences._replace(memory_size=entities * sequences.memory_size)
         joint = of_one._replace(
             space=joint_space(of_one.space, entities),
             action_shape=(entities, *of_one.action_shape),
             mask_size=entities * of_one.mask_size,
             reward_shape=(entities,),
         )
-        super().__init__(joint, rows=rows // entities, **steps)
+        super().__init__(joint, rows=rows // entities, sequences=sequences, **steps)
         self.worker_rows, self._of_one, self._entities = rows, of_one, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in self._leaves]
         # What entities that do not act see: zeros, or the first choice, as 0 may be no choice.
@@ -200,6 +204,7 @@ class Tick(NamedTuple):
     mask: Array | None  # [B, mask_size]
     last: list[Array]  # leaves [B, ...]: the last observations of the rows whose episode has ended; empty if none has
     last_mask: Array | None  # [B, mask_size], likewise
+    memory: Sequence[Array] = ()  # [B, memory_size] before they see that; empty where rows have none
 
 
 class TeamNStepBuilder(JointNStepBuilder):
@@ -232,12 +237,12 @@ class TeamNStepBuilder(JointNStepBuilder):
         parts = self._group.pool_team([tuple(tick) for tick in self._ticks])
         self._ticks = []
         if self._learns:
-            current = self.leaves, self.mask, self.given, self.given_actions
+            current = self.leaves, self.mask, self.given, self.given_actions, self.memory
             if len({len(ticks) for ticks in parts}) > 1:  # some have lost ticks before this leg's reset
                 parts = [ticks[max(place for place, tick in enumerate(ticks) if not tick[0]) :] for ticks in parts]
             for ticks in zip(*parts, strict=True):
                 self._add_joint([Tick(*tick) for tick in ticks])
-            self.leaves, self.mask, self.given, self.given_actions = current
+            self.leaves, self.mask, self.given, self.given_actions, self.memory = current
         return super().cut()
 
     def state_dict(self) -> dict[str, Any]:
@@ -259,7 +264,8 @@ class TeamNStepBuilder(JointNStepBuilder):
 
     @property
     def _under_way(self) -> tuple[Array, ...]:
-        return self._starts, self._rewards, self._actions, self._out
+        chains = () if self.sequences is None else (self._ages, self._origins, self._memories)
+        return self._starts, self._rewards, self._actions, self._out, *chains
 
     def _add_tick(
         self, outcome: list[Array], observations: Any, fields: StepFields, ended: Array | None = None
@@ -277,11 +283,14 @@ class TeamNStepBuilder(JointNStepBuilder):
                 for array, leaf in zip(last, flatten(space, fields.final_obs[row]), strict=True):
                     array[row] = leaf
         mask, last_mask = (None if not self._of_one.mask_size or one is None else np.array(one) for one in masks)
-        self._ticks.append(Tick(outcome, observed, active, mask, last, last_mask))
+        memory = () if self.sequences is None else (np.array(self.memory),)
+        self._ticks.append(Tick(outcome, observed, active, mask, last, last_mask, memory))
 
     def _add_joint(self, ticks: Sequence[Tick]) -> None:
         """Adds one tick of the whole team, by entity: row = lane * E + entity."""
-        outcomes, observations, active, masks, last, last_masks = zip(*ticks, strict=True)
+        outcomes, observations, active, masks, last, last_masks, memories = zip(*ticks, strict=True)
+        if self.sequences is not None:
+            (self.memory,) = _columns(memories)
         space, finals, outcome = self._of_one.space, _columns(last), _columns(outcomes)
         final_obs = rows_of(space, finals, self.rows * self._entities) if finals else None
         fields = StepFields(_interleaved(active), _masks(masks), final_obs=final_obs, final_mask=_masks(last_masks))
@@ -294,9 +303,9 @@ class TeamNStepBuilder(JointNStepBuilder):
         super().add(actions, joint, rewards, terminated, truncated, fields)
 
 
-def _columns(parts: Sequence[list[Array]]) -> list[Array]:
+def _columns(parts: Sequence[Sequence[Array]]) -> list[Array]:
     """Columns of all entities; zeros for entities without any."""
-    full: list[Array] = next(filter(None, parts), [])
+    full: Sequence[Array] = next(filter(None, parts), ())
     nothing = [np.zeros_like(column) for column in full]
     return [_interleaved(column) for column in zip(*(part or nothing for part in parts), strict=True)]
 

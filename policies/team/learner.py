@@ -14,22 +14,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
-from torch import nn
+from torch import Tensor, nn
 
 from arena.group.group import Group
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
-from policies.common.replay import Transitions
 from policies.exporting import Exported, decoding_of, exported
+from policies.extensions import encoder_of
+from policies.networks.actor_critic import Encoder
 from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
+from policies.team.networks import JointEncoder
 
 
 class TeamLearner(OffPolicy):
     """One worker of an off-policy algorithm of teams of two entities or more, whose spaces are equal.
 
-    Its network has `forward(leaves)`, of the rows of this worker's entities, and `of_entities(leaves, entities)`.
+    Its network has `forward(leaves)`, of the rows of this worker's entities, and `of_entities(leaves, entities)`; with
+    a memory also `memory_size` and `remember(leaves)`, of a row.
 
     Attributes:
         entities: of the team, `E`.
@@ -51,29 +56,48 @@ class TeamLearner(OffPolicy):
 
     def set_up(self, parts: Mapping[str, nn.Module], targets: Mapping[str, str], **_: Any) -> None:
         """As of `OffPolicy`, with joint transitions."""
-        o, group, layout = self.options, self.group, self.layout_of_row()
+        rank, size = self.group.teams.index(self.group.team), len(self.group.teams)
+        super().set_up(parts, targets, normalizer=JointNormalizer, rank=rank, size=size)
+
+    def make_experience(self, **steps: Any) -> JointNStepBuilder:
         rows = self.env.num_envs // len(self.places) * self.entities
-        team: dict[str, Any] = {"entities": self.entities, "rows": rows, "n_step": o.n_step, "gamma": o.gamma}
-        alone = len(group.teams) == group.size
-        super().set_up(
-            parts,
-            targets,
-            experience=JointNStepBuilder(layout, **team) if alone else TeamNStepBuilder(group, layout, **team),
-            normalizer=JointNormalizer,
-            rank=group.teams.index(group.team),
-            size=len(group.teams),
-        )
+        team, layout = {"entities": self.entities, "rows": rows, **steps}, self.layout_of_row()
+        alone = len(self.group.teams) == self.group.size
+        return JointNStepBuilder(layout, **team) if alone else TeamNStepBuilder(self.group, layout, **team)
+
+    def make_encoder(self, generator: torch.Generator, *, first: int = 0) -> JointEncoder:
+        own = self.make_own_encoder(self.env.single_observation_space, generator, first=first)
+        return JointEncoder(self.env.single_observation_space, self.entities, generator, own)
+
+    def make_own_encoder(self, space: Space[Any], generator: torch.Generator, *, first: int = 0) -> Encoder | None:
+        """The encoder that the options say, of what one entity sees; None: the built-in one, without memory."""
+        o = self.options
+        return None if o.encoder is None and o.recurrent is None else encoder_of(o, space, generator, first=first)
+
+    def made_up(self, rows: int = 2) -> tuple[list[Any], Tensor | None, Any]:
+        """As of `Algorithm`, of so many lanes in which all entities act."""
+        leaves, masks, actions = super().made_up(rows * self.entities)
+        joint = [leaf.unflatten(0, (rows, self.entities)) for leaf in leaves]
+        acts = torch.ones(rows, self.entities, dtype=torch.int64)
+        return [*joint, acts], None if masks is None else masks.view(rows, -1), actions.unflatten(0, acts.shape)
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
     def exported(self) -> Exported:
         """The networks of the entities for `arena export`; the input `entity` selects one."""
+
+        def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+            *leaves, entities = inputs
+            found: Tensor = network.of_entities(leaves, entities)
+            return (found, network.remember(leaves)) if self.memory_size else found
+
         return exported(
             self.network,
             self.env.single_observation_space,
             decoding_of(self.env.single_action_space, **self.export_as),
-            outputs=lambda network, inputs: network.of_entities(inputs[:-1], inputs[-1]),
+            outputs=outputs,
             normalization=self.normalization,
+            memory_size=self.memory_size,
             entities=self.entities,
         )
 
@@ -84,17 +108,9 @@ class TeamLearner(OffPolicy):
 
 
 class JointNormalizer(ObservationNormalizer):
-    """Normalizes joint observations, whose last leaf says which entities act: that of each entity by itself."""
+    """Normalizes joint observations as those of each entity by itself; their last leaf says which of them act."""
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
         *leaves, acts = batch.points.observations
         return self.describe([leaf.flatten(0, 1) for leaf in leaves], acts.bool().flatten().numpy())
-
-    def minibatch(self, batch: Transitions) -> Transitions:
-        """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
-        normalized = []
-        for *leaves, acts in (batch.observations, batch.next_observations):
-            rows = self([leaf.flatten(0, 1) for leaf in leaves])
-            normalized.append((*(leaf.view(*acts.shape, *leaf.shape[1:]) for leaf in rows), acts))
-        return batch.replace(observations=normalized[0], next_observations=normalized[1])

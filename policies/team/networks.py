@@ -10,7 +10,7 @@ The encoder has weights where observations are images; they belong to the critic
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -42,7 +42,8 @@ class JointEncoder(Encoder):
     """Joint leaves to features [N, E * (of_one + 1)]: what each entity sees, masked, and whether it acts.
 
     `space` is that of one entity's observations, of which there are `of_one` features; `own` encodes them, None: the
-    built-in one.
+    built-in one. Where `own` has a memory, each entity remembers for itself, and goes on with that where it acts: the
+    last of the joint leaves is what all remember, [N, E * memory_size].
     """
 
     def __init__(
@@ -52,38 +53,93 @@ class JointEncoder(Encoder):
             super().__init__(space, generator)
         else:
             nn.Module.__init__(self)
-            self.features, self.learns = own.features, own.learns
-        self.own = own
+            self.features, self.learns, self.memory_size = own.features, own.learns, own.memory_size
+        self.own: Any = own
         self.entities, self.of_one = entities, self.features
         self.features = self.state_features = entities * (self.of_one + 1)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        return masked(self.rows([leaf.flatten(0, 1) for leaf in leaves[:-1]]), leaves[-1])
+        *seen, acts = leaves
+        return self.joined(self.rows([leaf.flatten(0, 1) for leaf in seen]), seen, acts)
+
+    def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+        *seen, acts, memory = leaves
+        before = memory.view(acts.numel(), -1)
+        features, after = self.own.ticked(self.observed([*(leaf.flatten(0, 1) for leaf in seen), before]))
+        after = torch.where(acts.view(-1, 1) > 0, after, before).view_as(memory)
+        return self.joined(features.view(*acts.shape, -1), seen, acts), after
+
+    def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
+        if lengths is None or not self.memory_size:
+            return self(leaves)  # type: ignore[no-any-return]
+        *seen, acts, memory = leaves
+        # The points of a sequence at which an entity acts are a sequence of that entity, if there are any.
+        sequences = torch.arange(len(lengths), device=acts.device).repeat_interleave(lengths)
+        entities = torch.arange(self.entities, device=acts.device)
+        numbers = (sequences[:, None] * self.entities + entities).flatten()  # [P * E]
+        rows = acts.flatten().nonzero().squeeze(1)
+        rows = rows[numbers[rows].argsort(stable=True)]
+        counts = numbers[rows].bincount()
+        columns = [leaf.flatten(0, 1).index_select(0, rows) for leaf in seen]
+        columns.append(memory.view(acts.numel(), -1).index_select(0, rows))
+        found = self.own.unrolled(self.observed(columns), counts[counts > 0])
+        features = found.new_zeros(acts.numel(), self.of_one).index_copy(0, rows, found)
+        return self.joined(features.view(*acts.shape, -1), seen, acts)
 
     def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
         """Features [N, e, of_one] of leaves of rows, [N * e, ...], of so many entities; None: of all."""
+        leaves = self.observed(leaves)
         found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
         return found.view(-1, entities or self.entities, self.of_one)
 
+    def remember(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The memory [N, ...] of rows after a tick, of leaves [N, ...] of which the last is that before it."""
+        return self.own.ticked(self.observed(leaves))[1]  # type: ignore[no-any-return]
+
+    def observed(self, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Those leaves of rows that entities see, and their memory if they have one: here all."""
+        return leaves
+
+    def joined(self, features: Tensor, seen: Sequence[Tensor], acts: Tensor) -> Tensor:
+        """Joint features of those of entities [N, E, of_one]; of joint leaves, and flags that say which act [N, E]."""
+        return masked(features, acts)
+
     def by_entity(self, joint: Tensor) -> Tensor:
         """What each entity sees, [N, E, of_one], in joint features."""
-        return joint.view(-1, self.entities, self.of_one + 1)[..., :-1]
+        return self._split(joint)[..., :-1]
 
-    def state_of(self, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
-        """What describes the whole game [N, state_features], from joint leaves and their features: here the latter."""
+    def acts(self, joint: Tensor) -> Tensor:
+        """Which entities act, float32 [N, E], in joint features."""
+        return self._split(joint)[..., -1].detach()
+
+    def state_of(self, joint: Tensor) -> Tensor:
+        """What describes the whole game, [N, state_features], in joint features: here all of them."""
         return joint
+
+    def _split(self, joint: Tensor) -> Tensor:
+        size = self.of_one + 1
+        return joint[:, : self.entities * size].view(-1, self.entities, size)
 
 
 class StateEncoder(JointEncoder):
     """The same where one part of what entities observe, under the key `state`, is the state of the whole game.
 
-    Entities do not see it: `state_of` has its features, `state_features` of them.
+    Entities do not see it: its features follow the joint ones, and `state_of` has them. `make_own(space)` is the
+    encoder of what they see, the Dict without the state, or its only other part; None: the built-in one.
 
     Raises:
         ConfigError: observations are no Dict with this key and others.
     """
 
-    def __init__(self, space: Space[Any], entities: int, generator: torch.Generator, *, state: str) -> None:
+    def __init__(
+        self,
+        space: Space[Any],
+        entities: int,
+        generator: torch.Generator,
+        make_own: Callable[[Space[Any]], Encoder | None],
+        *,
+        state: str,
+    ) -> None:
         if not isinstance(space, spaces.Dict) or state not in space.spaces or len(space.spaces) < 2:
             raise wrong(
                 "state",
@@ -91,32 +147,47 @@ class StateEncoder(JointEncoder):
                 f"a key of what entities observe, which is {space}; put the game into the wrapper `state`, or leave "
                 "the option out, and the observations of all entities are the state",
             )
-        super().__init__(spaces.Tuple([part for key, part in space.items() if key != state]), entities, generator)
+        others = {key: part for key, part in space.items() if key != state}
+        seen = spaces.Dict(list(others.items())) if len(others) > 1 else next(iter(others.values()))
+        super().__init__(seen, entities, generator, make_own(seen))
         keys = [leaf.path[0] for leaf in leaves_of(space)]
-        self._seen = [place for place, key in enumerate(keys) if key != state]
         self._state = [place for place, key in enumerate(keys) if key == state]
         self.encoder = Encoder(space[state], generator)
         self.state_features = self.encoder.features + entities
         self.learns = self.learns or self.encoder.learns
 
-    def rows(self, leaves: Sequence[Tensor], entities: int | None = None) -> Tensor:
-        return super().rows([leaves[place] for place in self._seen], entities)
+    def observed(self, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [leaf for place, leaf in enumerate(leaves) if place not in self._state]
 
-    def state_of(self, leaves: Sequence[Tensor], joint: Tensor) -> Tensor:
-        """The state as the first entity that acts has observed it, and which of them act."""
-        acts, rows = leaves[-1], torch.arange(len(joint), device=joint.device)
-        first = acts.argmax(1)
-        return torch.cat([self.encoder([leaves[place][rows, first] for place in self._state]), acts.float()], 1)
+    def joined(self, features: Tensor, seen: Sequence[Tensor], acts: Tensor) -> Tensor:
+        """With the state as the first entity that acts has observed it."""
+        rows, first = torch.arange(len(acts), device=acts.device), acts.argmax(1)
+        state = self.encoder([seen[place][rows, first] for place in self._state])
+        return torch.cat([super().joined(features, seen, acts), state], 1)
+
+    def state_of(self, joint: Tensor) -> Tensor:
+        """The features of the state, and which entities act."""
+        return torch.cat([joint[:, self.entities * (self.of_one + 1) :], self.acts(joint)], 1)
 
 
 class Actors(nn.Module):
     """One actor for all entities (`shared`), which gets their numbers as one-hot vectors, or an actor for each.
 
-    Each makes `outputs` of the `features` of what one entity sees.
+    Each makes `outputs` of the `features` of what one entity sees; where entities have a memory, `encoder` finds them.
     """
 
-    def __init__(self, features: int, outputs: int, *, entities: int, shared: bool, **layers: Any) -> None:
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        *,
+        entities: int,
+        shared: bool,
+        encoder: Encoder | None = None,
+        **layers: Any,
+    ) -> None:
         super().__init__()
+        self.encoder = encoder
         self._names = torch.eye(entities) if shared else torch.zeros(entities, 0)
         inputs, count = features + self._names.shape[1], 1 if shared else entities
         self._each = [mlp(inputs, outputs, gain=0.01, **layers) for _ in range(count)]
@@ -141,7 +212,7 @@ class Actors(nn.Module):
 
 
 class ActorsAndCritics(nn.Module):
-    """The actors, of the features that the critics' encoder finds for one entity, and the critics.
+    """The actors, of the features that the critics' encoder or their own finds for one entity, and the critics.
 
     `temperature`: of soft actors, if they have one.
     """
@@ -149,11 +220,17 @@ class ActorsAndCritics(nn.Module):
     def __init__(self, critics: Critics, actors: Actors, temperature: Temperature | None = None) -> None:
         super().__init__()
         self.critics, self.actors, self.temperature = critics, actors, temperature
+        self.memory_size = self.encoder.memory_size + (0 if actors.encoder is None else actors.encoder.memory_size)
 
     @property
     def encoder(self) -> JointEncoder:
         """The critics' encoder."""
         return cast("JointEncoder", self.critics.encoder)
+
+    @property
+    def actors_encoder(self) -> JointEncoder:
+        """The encoder of what the actors see."""
+        return cast("JointEncoder", self.critics.encoder if self.actors.encoder is None else self.actors.encoder)
 
     def forward(self, leaves: Sequence[Tensor], places: range | None = None) -> Tensor:
         """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
@@ -161,12 +238,17 @@ class ActorsAndCritics(nn.Module):
         The rows are those of `e` entities, in the `places`; None: of all.
         """
         places = range(self.encoder.entities) if places is None else places
-        features = self.encoder.rows(leaves, len(places))
+        features = self.actors_encoder.rows(leaves, len(places))
         return self.actors(features, places.start).flatten(0, 1)  # type: ignore[no-any-return]
 
     def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
         """The actors' outputs [N, outputs] for leaves of rows [N, ...], which are of these entities, int64 [N]."""
-        return self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities)
+        return self.actors.of_entities(self.actors_encoder.rows(leaves, 1).squeeze(1), entities)
+
+    def remember(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The memory [N, memory_size] of rows after a tick, of leaves of which the last is the memory before it."""
+        *others, _ = leaves
+        return self.actors_encoder.remember([*others, self.encoder.remember(leaves)])
 
 
 class TeamUnitActorCritic(UnitActorCritic):

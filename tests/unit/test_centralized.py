@@ -196,9 +196,3 @@ def test_a_state_of_another_seat_or_other_actors_is_refused(kind: Any, other: di
     stored = worker(kind, shared_actor=not other).state_dict()
     with pytest.raises(ConfigError, match="do not fit this network"):
         worker(kind, game(entities=entities), **other).load_state_dict(stored)
-
-
-@both
-def test_memory_is_refused_and_mappo_named(kind: Any) -> None:
-    with pytest.raises(ConfigError, match="its networks have no memory; take mappo"):
-        kind.Options(recurrent="gru")

@@ -24,9 +24,7 @@ UNUSED = {
     "hppo": ("transformer", "cuda_graphs", "batch_mode"),
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
-    "maddpg": (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in")),
-    "masac": ("transformer", *MEMORY),
-    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", "transformer", *MEMORY)),
+    **dict.fromkeys(("masac", "vdn", "qmix"), ("transformer",)),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}

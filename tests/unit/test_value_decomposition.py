@@ -104,10 +104,11 @@ def test_greedy_actions_of_entities_are_the_best_joint_action(kind: Any) -> None
     leaves = made_up(learner, 20).observations
     acts = leaves[-1].bool()
     with torch.no_grad():
-        best = learner.network.of_team(leaves)[0].argmax(2)
+        joint_features = learner.network.encoder(leaves)
+        best = learner.network.of_team(joint_features).argmax(2)
         joint = torch.tensor(list(itertools.product(range(4), repeat=E)))
-        totals = torch.stack([learner.network.total(leaves, one.expand(20, E)) for one in joint])
-        torch.testing.assert_close(learner.network.total(leaves, best), totals.max(0).values)
+        totals = torch.stack([learner.network.total(joint_features, one.expand(20, E)) for one in joint])
+        torch.testing.assert_close(learner.network.total(joint_features, best), totals.max(0).values)
     same = (joint[totals.argmax(0)] == best) | ~acts
     assert same.all() or kind is QMIX  # hidden units of a mixing network may saturate, but not fall
 
@@ -117,7 +118,7 @@ def test_team_value_of_qmix_rises_with_every_entity_and_depends_on_the_state() -
     leaves = made_up(worker(QMIX), 50).observations
     joint = network.encoder(leaves)
     values = torch.randn(50, E, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    (slopes,) = torch.autograd.grad(network.mixed(values, leaves, joint).sum(), values)
+    (slopes,) = torch.autograd.grad(network.mixed(values, joint).sum(), values)
     assert (slopes >= 0).all()
     assert (slopes > 0).any(0).all()
     assert slopes.std(0).min() > 1e-3  # the weights follow the state
@@ -160,8 +161,9 @@ def learned(kind: Any, batch: Transitions, steps: int, **options: Any) -> Any:
     cases = list(itertools.product(range(3), range(2), range(2)))
     every = joint_batch([s for s, *_ in cases], [one[1:] for one in cases], [0] * 12, [0] * 12, [0] * 12)
     with torch.no_grad():
-        totals = learner.network.total(every.observations, every.actions).view(3, 2, 2)
-        greedy = learner.network.of_team(every.observations)[0].argmax(2).view(3, 4, 2)[:, 0]
+        joint = learner.network.encoder(every.observations)
+        totals = learner.network.total(joint, every.actions).view(3, 2, 2)
+        greedy = learner.network.of_team(joint).argmax(2).view(3, 4, 2)[:, 0]
     return totals.numpy(), greedy.tolist()
 
 
@@ -218,9 +220,11 @@ def test_entities_do_not_see_the_state_and_the_mixing_network_does() -> None:
     actions = torch.zeros(20, E, dtype=torch.int64)
     rows = [leaf.flatten(0, 1) for leaf in leaves[:-1]]
     with torch.no_grad():
-        before = network(rows), network.of_team(leaves)[0], network.total(leaves, actions)
+        joint = network.encoder(leaves)
+        before = network(rows), network.of_team(joint), network.total(joint, actions)
         rows[1], leaves[1] = rows[1] + 1, leaves[1] + 1
-        after = network(rows), network.of_team(leaves)[0], network.total(leaves, actions)
+        joint = network.encoder(leaves)
+        after = network(rows), network.of_team(joint), network.total(joint, actions)
     assert torch.equal(before[0], after[0])
     assert torch.equal(before[1], after[1])
     assert (before[2] - after[2]).abs().min() > 1e-4
@@ -230,7 +234,7 @@ def test_state_is_what_the_first_entity_that_acts_has_observed() -> None:
     encoder = worker(QMIX, game(SEEN), state="world").network.encoder
     world = torch.tensor([[[0.0, 0.0], [3.0, 4.0], [3.0, 4.0]], [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]])
     acts = torch.tensor([[0, 1, 1], [1, 1, 0]])
-    found = encoder.state_of((torch.zeros(2, E, 3), world, acts), torch.zeros(2, 1))
+    found = encoder.state_of(encoder((torch.zeros(2, E, 3), world, acts)))
     assert found.tolist() == [[3.0, 4.0, 0.0, 1.0, 1.0], [1.0, 2.0, 1.0, 1.0, 0.0]]
 
 
@@ -261,14 +265,6 @@ def test_a_team_of_one_is_refused_with_the_remedy(kind: Any) -> None:
     message = rf"{kind.__name__} learns from all entities of a team at once, and here the team has one; .* or take dqn"
     with pytest.raises(ConfigError, match=message):
         worker(kind, game(entities=1))
-
-
-@pytest.mark.parametrize("option", ["encoder", "extra_loss"])
-@both
-def test_parts_of_ones_own_are_refused(kind: Any, option: str) -> None:
-    with pytest.raises(ConfigError, match="the networks see a whole team; or take dqn") as caught:
-        kind.Options(**{option: "module:Class"})
-    assert caught.value.path == f"options.{option}"
 
 
 @both
