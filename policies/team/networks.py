@@ -66,7 +66,7 @@ class JointEncoder(Encoder):
         *seen, acts, memory = leaves
         before = memory.view(acts.numel(), -1)
         features, after = self.own.ticked(self.observed([*(leaf.flatten(0, 1) for leaf in seen), before]))
-        after = torch.where(acts.view(-1, 1) > 0, after, before).view_as(memory)
+        after = torch.where(acts.reshape(-1, 1) > 0, after, before).view_as(memory)
         return self.joined(features.view(*acts.shape, -1), seen, acts), after
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:

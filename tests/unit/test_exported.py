@@ -65,16 +65,19 @@ def test_decoded_outputs_are_the_greedy_actions_of_the_actor(name: str, actions:
     [
         *(("ppo", "choice", kind) for kind in ("gru", "lstm")),
         *(("dqn", "choice", "lstm"), ("sac", "choice", "gru"), ("sac", "numbers", "lstm"), ("td3", "numbers", "gru")),
+        *(("masac", "numbers", "lstm"), ("qmix", "choice", "gru")),
     ],
 )
 def test_memory_is_an_input_and_an_output(name: str, actions: str, kind: str) -> None:
     algorithm = algorithm_of(name, "mlp", actions, recurrent=kind, hidden_size=8)
     exported, actor = algorithm.exported(), algorithm.actor(greedy=True)
     run, decode = eager(exported), decoder_of(exported)
-    memory = np.zeros((5, *exported.inputs[-1]["shape"]), np.float32)
+    memory, entities = np.zeros((6, algorithm.memory_size), np.float32), []
+    if exported.inputs[-1]["name"] == "entity":
+        entities = [np.arange(6) % 2]
     for tick in range(4):
-        seen = observations_of("mlp", 5, seed=tick)
-        outputs = run([seen, memory])
+        seen = observations_of("mlp", 6, seed=tick)
+        outputs = run([seen, memory, *entities])
         memory = outputs[-1]
         np.testing.assert_allclose(decode(outputs), actor(seen, {}), rtol=1e-6, atol=1e-6)
     assert np.abs(memory).max() > 0.05
@@ -133,9 +136,9 @@ def test_onnx_files_of_all_networks_give_their_outputs(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["maddpg", "masac", "qmix"])
-@pytest.mark.parametrize("shared", [True, False])
-def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bool) -> None:
-    algorithm = algorithm_of(name, "mlp", "choice", shared_actor=shared)
+@pytest.mark.parametrize(("shared", "kind"), [(True, None), (False, None), (False, "gru")])
+def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bool, kind: str | None) -> None:
+    algorithm = algorithm_of(name, "mlp", "choice", shared_actor=shared, recurrent=kind)
     check_onnx(algorithm, "mlp")
     exported = algorithm.exported()
     seen = observations_of("mlp", 1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout
+from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
 from policies.team.joint import JointNStepBuilder
 from policies.team.networks import JointEncoder
 
@@ -138,9 +138,11 @@ def test_masks_are_joined_and_final_ones_come_from_the_last_info() -> None:
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) -> None:
     draw = np.random.default_rng(n_step)
-    layout, given = RowLayout(NUMBER, (), torch.int64, 0), {"rows": 4, "n_step": n_step, "gamma": 0.5}
+    layout, cut = RowLayout(NUMBER, (), torch.int64, 0), SequenceLayout(4, 2, n_step, 2)
+    given: Any = {"rows": 4, "n_step": n_step, "gamma": 0.5, "sequences": cut}
     plain, joint = NStepBuilder(layout, **given), JointNStepBuilder(layout, entities=1, **given)
     seen = draw.normal(size=(4, 1))
+    plain.memory = joint.memory = np.zeros((4, 2), np.float32)
     for lived in (plain, joint):
         lived.begin(seen, {"active": np.ones(4, np.bool_)})
     for _ in range(60):
@@ -148,6 +150,7 @@ def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) ->
         acts = (draw.random(4) < 0.6) | (ends != "-")
         actions, seen, rewards = draw.integers(9, size=4).tolist(), draw.normal(size=(4, 1)), draw.normal(size=4)
         last = {row: draw.normal() for row in range(4) if ends[row] != "-"}
+        plain.memory[:] = draw.normal(size=(4, 2))
         for lived in (plain, joint):
             tick(lived, actions, seen, rewards.tolist(), "".join(ends), last=last, active=acts)
     one, other = plain.cut(), joint.cut()
@@ -157,6 +160,10 @@ def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) ->
     assert torch.equal(one.followings, other.followings)
     for mine, theirs in zip(one[3:6], other[3:6], strict=True):
         assert torch.equal(mine, theirs.squeeze(1))
+    assert one.sequences is not None
+    assert other.sequences is not None
+    assert len(one.sequences.firsts) > 20
+    assert all(map(torch.equal, one.sequences, other.sequences))
 
 
 def test_absent_observations_are_valid_samples() -> None:

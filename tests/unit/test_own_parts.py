@@ -33,8 +33,10 @@ from policies.mappo import MAPPO
 from policies.masac import MASAC
 from policies.offline.demonstrations import Demonstrations
 from policies.ppo import PPO
+from policies.qmix import QMIX
 from policies.sac import SAC
 from policies.td3 import TD3
+from policies.vdn import VDN
 from recorded_samples import record
 
 SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
@@ -285,16 +287,17 @@ def test_leaves_are_those_of_the_page() -> None:
     assert list(spaces.Dict(z=parts["whole"], a=parts["flags"])) == ["z", "a"]
 
 
-@pytest.mark.parametrize("kind", [MADDPG, MASAC])
-def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any) -> None:
+@pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "sequence_length": 4, "burn_in": 2}], ids=["", "memory"])
+@pytest.mark.parametrize("kind", [MADDPG, MASAC, VDN, QMIX])
+def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any, memory: dict[str, Any]) -> None:
     def made() -> Any:
         env = ScriptedEnv(SEEN, CHOICE, ticks=40, reward=reward)
         env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
         options = {**REPLAY, "encoder": "own_parts:Net", "extra_loss": "own_parts:Decay"}
-        return kind(env, solo_group(), ticks=40, **options)
+        return kind(env, solo_group(), ticks=40, **options, **memory)
 
     before, after = made(), run(made())
-    (first,), (second,) = (
+    (first, *_), (second, *_) = (  # with a memory actors have another one
         [value for name, value in one.network.named_parameters() if name.endswith("own.weights")]
         for one in (before, after)
     )

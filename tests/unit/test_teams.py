@@ -21,6 +21,7 @@ from arena.plan.plan import Plan
 from arena.preflight.seats import check_teams, learners_of
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play, run
+from policies.common.sequences import Sequences
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
 from policies.masac import MASAC
@@ -37,6 +38,7 @@ SMALL = {"hidden_sizes": (8,), "batch_size": 8, "training_intensity": 4.0, "lear
 ROLLOUTS = {"hidden_sizes": (8,), "n_steps": 7, "minibatch_size": 999, "learning_rate": 2e-3}
 
 NORMALIZED = {"normalize_observations": True, "prioritized": True, "shared_actor": False}
+REMEMBERS = {"recurrent": "gru", "hidden_size": 5, "sequence_length": 3, "burn_in": 2}
 further = partial(pytest.param, marks=pytest.mark.long)  # a row that repeats the path of others
 both = pytest.mark.parametrize("kind", [MADDPG, MASAC])
 
@@ -180,6 +182,9 @@ def noting(learner: Any) -> list[Any]:
         (MADDPG, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
         (MASAC, "samples", VECTOR, NUMBERS, NORMALIZED),
         (QMIX, "gradients", VECTOR, CHOICE, {**NORMALIZED, "n_step": 2}),
+        (QMIX, "gradients", VECTOR, CHOICE, {**REMEMBERS, **NORMALIZED, "n_step": 2}),
+        (MASAC, "samples", VECTOR, NUMBERS, {**REMEMBERS, "buffer_size": 40}),
+        further(MADDPG, "samples", VECTOR, CHOICE, {**REMEMBERS, "n_step": 3}),
         further(VDN, "samples", VECTOR, CHOICE, NORMALIZED),
         further(QMIX, "samples", MIXED, CHOICE, {"state": "c", "n_step": 3}),
         further(MASAC, "gradients", VECTOR, CHOICE, {"n_step": 3, "buffer_size": 40}),
@@ -207,8 +212,92 @@ def test_team_of_workers_equals_one_seat(
         np.testing.assert_allclose(weights, flat_weights(seated.network), atol=1e-6, rtol=0)
         assert state["intensity"] == seated.intensity.state_dict()
         assert logged == [pytest.approx(line, abs=1e-4) for line in seated.group.logged]
-    assert all_equal(workers[0][4].state_dict()["rings"], seated.replay.state_dict()["rings"])
+    mine, theirs = (replay.state_dict()["rings"] for replay in (workers[0][4], seated.replay))
+    if "recurrent" in options:  # the last bits depend on how many rows act at once
+        memories = ([ring["sequences"].pop("memories") for ring in rings] for rings in (mine, theirs))
+        for one, other in zip(*memories, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+            assert np.abs(one).max() > 0.1
+    assert all_equal(mine, theirs)
     assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+
+class Long(Uneven):
+    """Whose entities stay for longer."""
+
+    def _length(self, lane: int, entity: int) -> int:
+        return 9 + lane + 4 * entity
+
+
+def remembering(kind: Any, **options: Any) -> tuple[Any, Sequences]:
+    """A learner after a run with the same weights, and all that its replay holds."""
+    given = {**SMALL, **REMEMBERS, "n_step": 2, "learning_rate": 0.0, **options}
+    learner = kind(Long(in_turns=True, ticks=60), solo_group(), ticks=60, **given)
+    with torch.no_grad():
+        for weight in learner.network.parameters():
+            weight.mul_(2)  # what is remembered matters
+    run(learner)
+    origins = np.flatnonzero(learner.replay._sequences.leaves)
+    return learner, learner.replay._sequences_at(origins, torch.ones(len(origins)), learner.replay.size)
+
+
+def features_of_a_game(learner: Any, encoder: Any) -> dict[bytes, Tensor]:
+    """What an encoder finds in each observation of the game, by its bytes: entity by entity, in whole episodes."""
+    env, remember, found = Long(in_turns=True, ticks=60), learner.network.remember, {}
+    seen, infos = env.reset()
+    memory = torch.zeros(L * E, learner.memory_size)
+
+    def look(rows: Any, observations: Any) -> None:
+        features = encoder.own([torch.from_numpy(observations), memory[rows]])
+        found.update(zip([one.tobytes() for one in observations], features, strict=True))
+
+    for _ in range(60):
+        look(np.arange(L * E), seen)
+        acts = torch.from_numpy(infos["active"])[:, None]
+        memory = torch.where(acts, remember([torch.from_numpy(seen), memory]), memory)
+        seen, _, terminated, truncated, infos = env.step(None)
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            look(ended, np.stack(list(infos["final_obs"][ended])))
+            memory[ended] = 0.0
+    look(np.arange(L * E), seen)
+    return found
+
+
+@pytest.mark.parametrize("kind", [QMIX, MADDPG])
+@torch.no_grad()
+def test_features_of_lanes_equal_those_of_each_entity_in_whole_episodes(kind: Any) -> None:
+    """Entities wait for their turn, and leave one by one; a lane's sequence ends where one leaves."""
+    with torch.enable_grad():
+        learner, batch = remembering(kind)
+    assert len(batch.burned) > 3
+    for encoder in {learner.network.encoder, getattr(learner.network, "actors_encoder", learner.network.encoder)}:
+        expected, compared = features_of_a_game(learner, encoder), 0
+        joint = batch.all_features(encoder)
+        goes_on = batch.discounts.amax(1) > 0
+        known = zip(joint, (batch.places, batch.followings), (torch.ones_like(goes_on), goes_on), strict=True)
+        for features, places, follows in known:
+            seen, acts = (leaf[places] for leaf in batch.observations)
+            assert torch.equal(encoder.acts(features), acts.float())
+            for number, entity in torch.nonzero(acts.bool() & follows[:, None]).tolist():
+                there = expected[seen[number, entity].numpy().tobytes()]
+                torch.testing.assert_close(encoder.by_entity(features)[number, entity], there, atol=1e-5, rtol=0)
+                compared += 1
+        assert compared > 200
+        assert torch.stack(list(expected.values())).std() > 0.05
+
+
+@pytest.mark.parametrize("kind", [VDN, QMIX, MADDPG, MASAC])
+def test_losses_of_sequences_move_all_weights(kind: Any) -> None:
+    learner, batch = remembering(kind, shared_actor=False)
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    learner.backward(batch)
+    still = [name for name, weight in learner.network.named_parameters() if not weight.grad.abs().sum() > 0]
+    assert still == []
 
 
 # --------------------------------------------------------------------------------------------------------------- mappo

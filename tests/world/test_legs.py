@@ -194,6 +194,13 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue=of_numbers("vdn", sync="samples", n_step=2, normalize_observations=True),
         red=of_numbers("qmix", train_every=3, prioritized=True, shared_actor=False),
     ),
+    "qmix and maddpg, recurrent, a team in one seat and one of workers": lambda: league(
+        {"seats": [["blue"] * 3], "lanes": 2},
+        {"seats": ["red"] * 3, "lanes": 2},
+        env={"make": "games:Dropout"},
+        blue=of_numbers("qmix", n_step=2, prioritized=True, recurrent="gru", **SEQUENCES),
+        red=of_numbers("maddpg", train_every=4, normalize_observations=True, recurrent="lstm", **SEQUENCES),
+    ),
     "maddpg and masac, a worker for each entity": lambda: league(
         {"seats": ["blue", "blue", "red", "red"], "lanes": 2},
         env={"make": "touchdown", "kwargs": {"max_steps": 20, "team_size": 2}},
