@@ -14,6 +14,8 @@ An entity that does not act, because it is out of the game or waits for its turn
 it sees and does, and a flag; its actor learns nothing there. The value after the end of its episode is 0, whatever the
 others do.
 
+With memory actors and critics have encoders of their own, each with a memory of every entity.
+
 Teams, their joint transitions, playing and replay are in `policies.team.learner`.
 """
 

@@ -16,6 +16,9 @@ The workers of a team that drive an entity each (`TeamNStepBuilder`) pool their 
     the first       JointNStepBuilder makes transitions of them, and learns for its team; the others have none
 
 So a team learns from the same joint transitions, and from each of them once, however it is seated.
+
+With memories a lane's points are chained to sequences as a row's are; a chain ends where any entity's episode does, and
+the next one begins with what the others remember.
 """
 
 from __future__ import annotations
