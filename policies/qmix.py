@@ -8,8 +8,9 @@ entity's best choice by its own values is its part of the best joint action, as 
 depend on the choices together and on the state, which only learning needs.
 
 s is the option `state`: a part of the observations that the entities do not see, such as the wrapper `state` adds from
-the game itself; else what all entities see, or with memory remember, and which of them act. The hypernetworks of W_1 and w_2 have the hidden
-layers of `hypernet_sizes`, none in the paper, where b_1 is linear and b_2 has a hidden layer of `mixing_units`.
+the game itself; else what all entities see, or with memory remember, and which of them act. The hypernetworks of W_1
+and w_2 have the hidden layers of `hypernet_sizes`, none in the paper, where b_1 is linear and b_2 has a hidden layer of
+`mixing_units`.
 
 Everything else is `policies.vdn`.
 """
@@ -86,5 +87,5 @@ class QMIX(VDN):
         state, space = self.options.state, self.env.single_observation_space
         if state is None:
             return super().make_encoder(generator)
-        make_own = partial(self.make_own_encoder, generator=generator)
-        return StateEncoder(space, self.entities, generator, make_own, state=state)
+        make_row_encoder = partial(self.make_row_encoder, generator=generator)
+        return StateEncoder(space, self.entities, generator, make_row_encoder, state=state)

@@ -66,10 +66,10 @@ class TeamLearner(OffPolicy):
         return JointNStepBuilder(layout, **team) if alone else TeamNStepBuilder(self.group, layout, **team)
 
     def make_encoder(self, generator: torch.Generator, *, first: int = 0) -> JointEncoder:
-        own = self.make_own_encoder(self.env.single_observation_space, generator, first=first)
+        own = self.make_row_encoder(self.env.single_observation_space, generator, first=first)
         return JointEncoder(self.env.single_observation_space, self.entities, generator, own)
 
-    def make_own_encoder(self, space: Space[Any], generator: torch.Generator, *, first: int = 0) -> Encoder | None:
+    def make_row_encoder(self, space: Space[Any], generator: torch.Generator, *, first: int = 0) -> Encoder | None:
         """The encoder that the options say, of what one entity sees; None: the built-in one, without memory."""
         o = self.options
         return None if o.encoder is None and o.recurrent is None else encoder_of(o, space, generator, first=first)

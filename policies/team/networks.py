@@ -124,8 +124,8 @@ class JointEncoder(Encoder):
 class StateEncoder(JointEncoder):
     """The same where one part of what entities observe, under the key `state`, is the state of the whole game.
 
-    Entities do not see it: its features follow the joint ones, and `state_of` has them. `make_own(space)` is the
-    encoder of what they see, the Dict without the state, or its only other part; None: the built-in one.
+    Entities do not see it: its features follow the joint ones, and `state_of` has them. `make_row_encoder(space)` makes
+    the encoder of what they see, the Dict without the state, or its only other part; None: the built-in one.
 
     Raises:
         ConfigError: observations are no Dict with this key and others.
@@ -136,7 +136,7 @@ class StateEncoder(JointEncoder):
         space: Space[Any],
         entities: int,
         generator: torch.Generator,
-        make_own: Callable[[Space[Any]], Encoder | None],
+        make_row_encoder: Callable[[Space[Any]], Encoder | None],
         *,
         state: str,
     ) -> None:
@@ -149,7 +149,7 @@ class StateEncoder(JointEncoder):
             )
         others = {key: part for key, part in space.items() if key != state}
         seen = spaces.Dict(list(others.items())) if len(others) > 1 else next(iter(others.values()))
-        super().__init__(seen, entities, generator, make_own(seen))
+        super().__init__(seen, entities, generator, make_row_encoder(seen))
         keys = [leaf.path[0] for leaf in leaves_of(space)]
         self._state = [place for place, key in enumerate(keys) if key == state]
         self.encoder = Encoder(space[state], generator)
