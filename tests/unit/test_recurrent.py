@@ -25,11 +25,17 @@ from fakes import (
     together,
 )
 from learning_steps import learn, rollout_of, run
+from policies.common.algorithm import Algorithm
+from policies.common.off_policy import OffPolicy
 from policies.common.rollout import Batch, to_sequences
 from policies.hppo import HPPO
+from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
+from policies.masac import MASAC
 from policies.networks.recurrent import RECURRENT
 from policies.ppo import PPO
+from policies.qmix import QMIX
+from policies.vdn import VDN
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -278,13 +284,18 @@ class Echo(ScriptedEnv):
         return right
 
 
-def echoed(algorithm: type[PPO], kind: str | None, **options: Any) -> float:
+ROLLOUTS = {"n_steps": 20, "minibatch_size": 160, "learning_rate": 0.03, "gamma": 0.0, "n_epochs": 6}
+REPLAY = {"learning_starts": 80, "batch_size": 160, "learning_rate": 0.01, "gamma": 0.0, "training_intensity": 20}
+ACTORS = {"training_intensity": 80, "learning_rate": 0.005}
+
+
+def echoed(algorithm: type[Algorithm], kind: str | None, **options: Any) -> float:
     """The share of right choices after the first tick of an episode; the worker has two entities per lane."""
     memory = {} if kind is None else {"recurrent": kind, "hidden_size": 16, "sequence_length": 20}
-    usual = {"n_steps": 20, "minibatch_size": 160, "learning_rate": 0.03, "gamma": 0.0, "n_epochs": 6}
+    usual: dict[str, Any] = REPLAY if issubclass(algorithm, OffPolicy) else ROLLOUTS
     env = Echo(ticks=20 * 12)
     env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
-    made = run(algorithm(env, solo_group(), ticks=env.ticks, hidden_sizes=(8,), **usual, **memory, **options))
+    made = run(algorithm(env, solo_group(), ticks=env.ticks, hidden_sizes=(8,), **{**usual, **memory, **options}))
     env = Echo(ticks=40, seed=9)
     act, (observations, infos) = made.actor(greedy=True), env.reset()
     rewards = []
@@ -297,9 +308,14 @@ def echoed(algorithm: type[PPO], kind: str | None, **options: Any) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "options"), [(PPO, {}), (MAPPO, {}), (HPPO, {"n_options": 2, "option_ticks": 5})]
+    ("algorithm", "options"),
+    [
+        *((PPO, {}), (MAPPO, {}), (HPPO, {"n_options": 2, "option_ticks": 5})),
+        *((one, {}) for one in (VDN, QMIX)),
+        *(pytest.param(one, ACTORS, marks=pytest.mark.long) for one in (MADDPG, MASAC)),
+    ],
 )
-def test_memory_task_needs_recurrence(kind: str, algorithm: type[PPO], options: dict[str, Any]) -> None:
+def test_memory_task_needs_recurrence(kind: str, algorithm: type[Algorithm], options: dict[str, Any]) -> None:
     assert echoed(algorithm, kind, **options) >= 0.85
     if kind == "gru":
         assert echoed(algorithm, None, **options) <= 0.5, "a third by chance"

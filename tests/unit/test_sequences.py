@@ -19,7 +19,9 @@ from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceL
 from policies.common.replay import Replay
 from policies.common.sequences import SequenceReplay, Sequences
 from policies.dqn import DQN
+from policies.maddpg import MADDPG
 from policies.networks.recurrent import RecurrentEncoder
+from policies.qmix import QMIX
 from policies.sac import SAC
 from policies.td3 import TD3
 
@@ -325,14 +327,16 @@ def test_losses_move_all_weights(kind: Any, actions: Any) -> None:
         ({"burn_in": 4}, "burn_in has no effect where recurrent is null"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize("kind", [DQN, MADDPG, QMIX])
+def test_options_that_contradict_each_other_are_refused(kind: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        DQN.Options(**options)
+        kind.Options(**options)
     assert caught.value.path == "options.burn_in"
 
 
-def test_sequences_longer_than_any_episode_are_refused() -> None:
+@pytest.mark.parametrize("kind", [DQN, MADDPG, QMIX])
+def test_sequences_longer_than_any_episode_are_refused(kind: Any) -> None:
     options = {"recurrent": "lstm", "sequence_length": 3000, "learning_starts": 10}
     with pytest.raises(ConfigError, match="no episode of a run of 2000 ticks has 3000 transitions") as caught:
-        DQN.sizes(options, rows=1, ticks=2000, workers=1)
+        kind.sizes(options, rows=1, ticks=2000, workers=1)
     assert caught.value.path == "options.sequence_length"
