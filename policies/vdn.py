@@ -51,7 +51,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 64  # joint transitions per team in one gradient step
     training_intensity: Positive = 16.0  # replays per joint transition
-    gamma: Fraction = 0.99  # discount per joint transition
+    gamma: Fraction = 0.95  # discount per joint transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     tau: PositiveFraction = 0.01  # how far the target network moves to what is learned; 1: it becomes a copy
     dueling: bool = False  # the actors' last layer gives a value and advantages
