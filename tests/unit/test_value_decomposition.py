@@ -230,6 +230,21 @@ def test_entities_do_not_see_the_state_and_the_mixing_network_does() -> None:
     assert (before[2] - after[2]).abs().min() > 1e-4
 
 
+def test_memory_and_own_encoder_see_all_but_the_state() -> None:
+    options = {"encoder": "own_parts:Net", "recurrent": "gru", "sequence_length": 4, "burn_in": 2}
+    learner = run(worker(QMIX, game(SEEN, ticks=30), state="world", **options))
+    encoder, batch = learner.network.encoder, learner.replay.sample(20, torch.Generator().manual_seed(0))
+    assert learner.gradient_steps > 0
+    assert encoder.own.own.own.weights.shape == (8, 3)
+    seen, world, acts = batch.observations
+    with torch.no_grad():
+        before, after = (
+            batch.replace(observations=(seen, there, acts)).features(encoder) for there in (world, world + 1)
+        )
+    assert torch.equal(encoder.by_entity(before), encoder.by_entity(after))
+    assert (encoder.state_of(before) != encoder.state_of(after)).sum(1).tolist() == [2] * batch.size
+
+
 def test_state_is_what_the_first_entity_that_acts_has_observed() -> None:
     encoder = worker(QMIX, game(SEEN), state="world").network.encoder
     world = torch.tensor([[[0.0, 0.0], [3.0, 4.0], [3.0, 4.0]], [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]])
