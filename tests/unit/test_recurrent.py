@@ -286,16 +286,16 @@ class Echo(ScriptedEnv):
 
 ROLLOUTS = {"n_steps": 20, "minibatch_size": 160, "learning_rate": 0.03, "gamma": 0.0, "n_epochs": 6}
 REPLAY = {"learning_starts": 80, "batch_size": 160, "learning_rate": 0.01, "gamma": 0.0, "training_intensity": 20}
-ACTORS = {"training_intensity": 80, "learning_rate": 0.005}
+ACTORS = {"training_intensity": 80, "learning_rate": 0.005, "hidden_sizes": (32,)}
 
 
 def echoed(algorithm: type[Algorithm], kind: str | None, **options: Any) -> float:
     """The share of right choices after the first tick of an episode; the worker has two entities per lane."""
     memory = {} if kind is None else {"recurrent": kind, "hidden_size": 16, "sequence_length": 20}
-    usual: dict[str, Any] = REPLAY if issubclass(algorithm, OffPolicy) else ROLLOUTS
+    usual: dict[str, Any] = {"hidden_sizes": (8,), **(REPLAY if issubclass(algorithm, OffPolicy) else ROLLOUTS)}
     env = Echo(ticks=20 * 12)
     env.seat_entities = ("first", "second")  # type: ignore[attr-defined]
-    made = run(algorithm(env, solo_group(), ticks=env.ticks, hidden_sizes=(8,), **{**usual, **memory, **options}))
+    made = run(algorithm(env, solo_group(), ticks=env.ticks, **{**usual, **memory, **options}))
     env = Echo(ticks=40, seed=9)
     act, (observations, infos) = made.actor(greedy=True), env.reset()
     rewards = []
