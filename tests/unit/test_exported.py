@@ -141,8 +141,8 @@ def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bo
     algorithm = algorithm_of(name, "mlp", "choice", shared_actor=shared, recurrent=kind)
     check_onnx(algorithm, "mlp")
     exported = algorithm.exported()
-    seen = observations_of("mlp", 1)
-    logits = [eager(exported)([seen, np.array([entity])])[0] for entity in range(2)]
+    *seen, _ = inputs_of(exported, "mlp", 1)
+    logits = [eager(exported)([*seen, np.array([entity])])[0] for entity in range(2)]
     assert np.abs(logits[0] - logits[1]).max() > 1e-3
 
 
