@@ -510,6 +510,12 @@ class OffPolicy(Algorithm):
                 f"{o.learning_starts}: nothing would be learned; set learning_starts to less, or raise ticks",
                 path="options.learning_starts",
             )
+        if o.recurrent is not None and o.sequence_length > ticks:
+            raise ConfigError(
+                f"no episode of a run of {ticks} ticks has {o.sequence_length} transitions; set sequence_length to "
+                f"{ticks} or less, or raise ticks",
+                path="options.sequence_length",
+            )
         kept = o.n_step if o.recurrent is None else o.n_step + o.burn_in + o.sequence_length
         least = 2 * rows * (o.train_every + kept) * workers
         if o.buffer_size < least:
@@ -517,12 +523,6 @@ class OffPolicy(Algorithm):
                 f"got {o.buffer_size}, expected at least {least}: that much is seen between two meetings, or while "
                 f"transitions are under way ({players}); raise buffer_size, or lower train_every",
                 path="options.buffer_size",
-            )
-        if o.recurrent is not None and o.sequence_length > ticks:
-            raise ConfigError(
-                f"no episode of a run of {ticks} ticks has {o.sequence_length} transitions; set sequence_length to "
-                f"{ticks} or less, or raise ticks",
-                path="options.sequence_length",
             )
         settled = o.settled(rows=rows, workers=workers)
         intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers
