@@ -124,4 +124,4 @@ Find = Callable[[Encoder], Any]
 def actor_features(actor: nn.Module, find: Find, of_critics: Any) -> Any:
     """What an actor sees of a batch: what its own encoder finds, or without one what the critics' encoder has found."""
     encoder = getattr(actor, "encoder", None)
-    return of_critics if encoder is None else find(encoder)
+    return find(encoder) if isinstance(encoder, Encoder) else of_critics
