@@ -42,7 +42,7 @@ from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
 
-REFUSED = ("encoder", "extra_loss", "transformer", *MEMORY)
+REFUSED = ("average", "encoder", "extra_loss", "transformer", *MEMORY)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):

@@ -478,6 +478,12 @@ class Rollout:
         self._cut: list[tuple[int, NDArray[np.intp], list[Any]]] = []  # tick, rows, their last leaves
         self.played = 0
         self.open = OpenTransitions()
+        self.foreign: Flags | None = None
+
+    def note_foreign(self) -> Flags:
+        """Flags [T, B] to be set where another policy has acted: to this one such actions are given."""
+        self.foreign = self._columns["foreign"] = np.zeros((self.ticks, self.rows), np.bool_)
+        return self.foreign
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next; they remember nothing."""
@@ -563,6 +569,9 @@ class Rollout:
         """All that advantages are computed from, with V of what was seen [T+1, B] and V of `final_leaves` [K]."""
         finals = np.zeros_like(self.rewards)
         finals[self.final_places()] = final_values
+        given = self.foreign if self.given is None else self.given[:-1]
+        if self.foreign is not None and self.given is not None:
+            given = self.foreign | self.given[:-1]
         return Trajectories(
             rewards=self.rewards,
             values=values[:-1],
@@ -573,7 +582,7 @@ class Rollout:
             last_values=values[-1],
             last_active=self.active[-1],
             void=self._void,
-            given=None if self.given is None else self.given[:-1],
+            given=given,
         )
 
     def state_dict(self) -> dict[str, Any]:
