@@ -99,10 +99,9 @@ class PPO(OnPolicy):
         self.seen = DeviceInputs(self.rollout.ticks, env.num_envs, self.acts_on) if moves else None
         self.sample = Recorded(self.sampled) if acts and self.options.cuda_graphs else self.sampled
         self._recorded = Recorded(self._zeroed_backward) if learns and self.options.cuda_graphs else None
-        self.average = AveragePolicy.of(self)
-        if self.average is not None:
+        if getattr(self.options, "average", False):
+            self.average, self.rollout.remembers = AveragePolicy(self), True
             self.parts.append("average")
-            self.foreign = self.rollout.note_foreign()
         self.track(*self.parts, updates=self, ticks_done=self, early_stops=self)
 
     def run(self) -> None:
@@ -145,7 +144,7 @@ class PPO(OnPolicy):
             known = rows if isinstance(rows, slice) else slice(None)  # of another block the last tick may be missing
             self.average.begins[known] |= self.rollout.ended[t - 1, known]
             actions = self.average.mixed(actions, leaves, mask, noise, rows)
-            self.foreign[t, rows] = ~self.average.best[rows]
+            self.rollout.note_given()[t, rows] |= ~self.average.best[rows]
         return actions.cpu().numpy()
 
     def sampled(self, turn: Turn) -> tuple[Any, Tensor | None]:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import Self
 
 from arena.errors import ConfigError
 from policies.common.adam import Adam
@@ -119,11 +118,6 @@ class AveragePolicy:
         self.best, self.begins = np.zeros((2, env.num_envs), np.bool_)
         for name in ("choose", "log_prob", "exported"):  # what others see of the policy
             setattr(algorithm, name, getattr(self, name))
-
-    @classmethod
-    def of(cls, algorithm: Algorithm) -> Self | None:
-        """None without the option."""
-        return cls(algorithm) if getattr(algorithm.options, "average", False) else None
 
     # ----------------------------------------------------------------------------------------------------- playing
 

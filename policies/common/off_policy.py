@@ -231,8 +231,8 @@ class OffPolicy(Algorithm):
         stored = ["network", "targets", "optimizers", "normalization", "intensity"]
         if self.units is not None:
             stored.insert(0, "units")  # checked before the others are loaded
-        if (average := AveragePolicy.of(self)) is not None:
-            self.average = average
+        if getattr(o, "average", False):
+            self.average = AveragePolicy(self)
             stored.append("average")
         self.track(*stored, gradient_steps=self, ticks_done=self)
 

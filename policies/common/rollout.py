@@ -446,7 +446,8 @@ class Rollout:
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
         rewards: as the environment gave them [T, B].
-        given: of external games, the rows that have acted already when they are seen [T+1, B]; else None.
+        given: of external games, the rows that have acted already when they are seen [T+1, B], and where the average
+            policy acts; else None.
         played: ticks that are complete; counted by `collect`.
         remembers: whether rows carry anything from tick to tick, also while they do not act.
         open: what was incomplete when the last rollout ended.
@@ -478,12 +479,6 @@ class Rollout:
         self._cut: list[tuple[int, NDArray[np.intp], list[Any]]] = []  # tick, rows, their last leaves
         self.played = 0
         self.open = OpenTransitions()
-        self.foreign: Flags | None = None
-
-    def note_foreign(self) -> Flags:
-        """Flags [T, B] to be set where another policy has acted: to this one such actions are given."""
-        self.foreign = self._columns["foreign"] = np.zeros((self.ticks, self.rows), np.bool_)
-        return self.foreign
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next; they remember nothing."""
@@ -515,7 +510,7 @@ class Rollout:
         self._truncated[t, rows] = truncated
         fields = fields_of(infos)
         if self._void is not None:
-            self._void[t, rows] = fields.void
+            self._void[t, rows] = False if fields.void is None else fields.void
         if np.count_nonzero(truncated) and len(cut := np.flatnonzero(truncated & ~terminated)):
             final = last_leaves(self._space, fields.final_obs, cut, double=self._double)
             if self._memory is not None:
@@ -569,9 +564,6 @@ class Rollout:
         """All that advantages are computed from, with V of what was seen [T+1, B] and V of `final_leaves` [K]."""
         finals = np.zeros_like(self.rewards)
         finals[self.final_places()] = final_values
-        given = self.foreign if self.given is None else self.given[:-1]
-        if self.foreign is not None and self.given is not None:
-            given = self.foreign | self.given[:-1]
         return Trajectories(
             rewards=self.rewards,
             values=values[:-1],
@@ -582,7 +574,7 @@ class Rollout:
             last_values=values[-1],
             last_active=self.active[-1],
             void=self._void,
-            given=given,
+            given=None if self.given is None else self.given[:-1],
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -603,7 +595,7 @@ class Rollout:
         self._observed.load_state_dict(state)
         self.open.load_state_dict(state.get("open", {}))
         if "void" in state:
-            self._external()
+            self.note_given()
         for name, storage in self._columns.items():
             storage[:t] = state[name]
         self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
@@ -612,11 +604,11 @@ class Rollout:
         mask = fields.action_mask if self._mask_size else None
         self._observed.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = True if fields.active is None else fields.active
-        if fields.given is not None:
-            self._external()[t, rows] = fields.given
+        if fields.given is not None or self.given is not None:
+            self.note_given()[t, rows] = False if fields.given is None else fields.given
 
-    def _external(self) -> Flags:
-        """`given`; the columns that only external games have are made when they are needed."""
+    def note_given(self) -> Flags:
+        """`given`; the columns that few policies have are made when they are needed."""
         if self.given is None:
             self._void = self._columns["void"] = np.zeros((self.ticks, self.rows), np.bool_)
             self.given = self._columns["given"] = np.zeros((self.ticks + 1, self.rows), np.bool_)

@@ -48,7 +48,7 @@ class MetaGame(NamedTuple):
         if not cells and least > 1:
             first, *_, second = (*self.solved(solver), *self.solved(solver))
             few = np.argwhere(self.games < least).tolist()
-            cells = [(one, two) for one, two in few if self.rows[one] in first and self.columns[two] in second]
+            cells = [cell for cell in few if self.rows[cell[0]] in first and self.columns[cell[1]] in second]
         return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]
 
     def solved(self, solver: str) -> tuple[dict[str, float], ...]:
