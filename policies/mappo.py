@@ -39,6 +39,7 @@ from torch.nn import functional
 from arena.game.spaces import leaves_of
 from arena.group.group import Group
 from policies import ppo
+from policies.common import average
 from policies.common.columns import Column, cat, from_plain, to_plain
 from policies.common.options import Count, Scheduled, check_refused
 from policies.common.rollout import Batch, Rollout, StateInputs
@@ -61,7 +62,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_refused(self, "average", why="its critic sees a whole team; or take ppo")
+        check_refused(self, *average.OPTIONS, why="its critic sees a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -162,7 +163,7 @@ class MAPPO(PPO):
     """One worker of a MAPPO policy, of a team of two entities or more, whose spaces are equal."""
 
     Options = Options
-    refused_options = ("average",)
+    refused_options = average.OPTIONS
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.places = places_of(env, group)

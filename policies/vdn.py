@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from policies import dqn
+from policies.common import average
 from policies.common.off_policy import MEMORY
 from policies.common.options import (
     Count,
@@ -42,7 +43,7 @@ from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
 
-REFUSED = ("average", "encoder", "extra_loss", "transformer", *MEMORY)
+REFUSED = ("encoder", "extra_loss", "transformer", *average.OPTIONS, *MEMORY)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):

@@ -31,6 +31,9 @@ from policies.exporting import Exported, decoding_of, exported
 from policies.networks.actor_critic import Actor
 from policies.networks.heads import DiscreteHead, MultiBinaryHead, action_head
 
+OPTIONS = ("average", "anticipatory", "reservoir_size")
+"""The options of algorithms with an average policy."""
+
 _REFUSED = ("recurrent", "normalize_observations", "extra_loss")
 
 

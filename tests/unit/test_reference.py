@@ -21,12 +21,13 @@ from envs.matrix import GAMES
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
     **dict.fromkeys(("a2c", "impala"), ("batch_mode",)),
-    "hppo": ("transformer", "cuda_graphs", "batch_mode"),
+    "hppo": ("transformer", "cuda_graphs", "batch_mode", *(AVERAGE := ("average", "anticipatory", "reservoir_size"))),
+    "mappo": AVERAGE,
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
     "maddpg": (MEMORY := ("recurrent", "hidden_size", "sequence_length", "burn_in")),
     "masac": ("transformer", *MEMORY),
-    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", "transformer", *MEMORY)),
+    **dict.fromkeys(("vdn", "qmix"), ("encoder", "extra_loss", "transformer", *AVERAGE, *MEMORY)),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}

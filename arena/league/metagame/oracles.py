@@ -46,7 +46,7 @@ class MetaGame(NamedTuple):
         """The pairs of strategies that have not met; if there are none, those of a mixture with too few games."""
         cells = np.argwhere(np.isnan(self.payoffs)).tolist()
         if not cells and least > 1:
-            first, *_, second = (*self.solved(solver), *self.solved(solver))
+            first, second = (mixtures := self.solved(solver))[0], mixtures[-1]
             few = np.argwhere(self.games < least).tolist()
             cells = [cell for cell in few if self.rows[cell[0]] in first and self.columns[cell[1]] in second]
         return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]
