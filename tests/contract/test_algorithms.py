@@ -160,6 +160,8 @@ class Learner:
         if self.average:  # some decisions are forgotten
             sizes = {"anticipatory": 0.7, "reservoir_size": 50}
             given = {"average": True, **sizes, **given, "normalize_observations": False}
+        else:
+            given.pop("reservoir_size", None)
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
         refused = getattr(self.cls, "refused_options", ())
