@@ -149,6 +149,12 @@ class AveragePolicy:
         new, self._new = Decisions.cat(self._new), self._new[:1]
         return {"decisions": new.to_samples()}
 
+    def add(self, parts: Sequence[Mapping[str, Any]], generator: torch.Generator) -> None:
+        """Adds what `cut` gave at some workers to the reservoir."""
+        assert self.reservoir is not None, "this worker learns"
+        for part in parts:
+            self.reservoir.extend(Decisions.from_samples(part["decisions"]), generator)
+
     # ---------------------------------------------------------------------------------------------------- learning
 
     def learn(self, *, steps: int, size: int, generator: torch.Generator) -> Metrics:

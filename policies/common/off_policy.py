@@ -36,7 +36,7 @@ from policies.common.algorithm import (
     moved,
     stream,
 )
-from policies.common.average import AveragePolicy, Decisions
+from policies.common.average import AveragePolicy
 from policies.common.columns import RaggedTensor, cat
 from policies.common.normalization import ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
@@ -378,7 +378,8 @@ class OffPolicy(Algorithm):
         self.normalization.update(pooled(group, statistics))
         if not self.pools_samples:
             collected, batch_size = self.replay.extend(new), int(self.options.batch_size)
-            self._take_decisions([decided])
+            if self.average is not None:
+                self.average.add([decided], self._replaying)
             each = [self.replay.added] if self.replay.size else []
             added, ready = sum(each), len(each)
             if group.size > 1:  # sums over the group, in which a worker may have an empty replay
@@ -403,7 +404,8 @@ class OffPolicy(Algorithm):
         """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(new, worker) for new, worker in parts)
-        self._take_decisions(gathered)
+        if self.average is not None:
+            self.average.add(gathered, self._replaying)
         minibatch, added = int(self.options.batch_size) * workers, self.replay.added
         steps = self.intensity.due_steps(collected, added=added, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
@@ -424,11 +426,6 @@ class OffPolicy(Algorithm):
         self._note(metrics)
         if self.average is not None:
             self._note(self.average.learn(steps=1, size=size, generator=self._replaying))
-
-    def _take_decisions(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Adds to the reservoir of the average policy, if there is one, what was gathered for it."""
-        for part in parts if self.average is not None else ():
-            self.average.reservoir.extend(Decisions.from_samples(part["decisions"]), self._replaying)
 
     def _note(self, metrics: Metrics) -> None:
         for name, value in metrics.items():
