@@ -19,7 +19,7 @@ With a `max_lag` above 0 no worker waits for rank 0 either: the others play on w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from arena.dataset.reader import has_files
 from arena.errors import ConfigError
@@ -52,8 +52,8 @@ from policies.common.options import (
 from policies.common.rollout import COUNTS
 from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import Extension, make_encoder
-from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.heads import ActionHead, BoxHead, CompositeHead, Distribution, UnitHead, action_head
+from policies.networks.actor_critic import Actor
+from policies.networks.heads import BoxHead, CompositeHead, UnitHead, action_head
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
 from policies.networks.units.tokens import unit_inputs, units_of
@@ -84,23 +84,6 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
     device: Device = "cpu"  # cpu, cuda, cuda:1, or auto: cuda if there is one
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
-
-
-class Actor(nn.Module):
-    """The network: observations to a distribution of actions, which `head` makes of its outputs.
-
-    The layers are `hidden_sizes`, `activation` and `generator` of `mlp`.
-    """
-
-    def __init__(self, encoder: Encoder, head: ActionHead, **layers: Any) -> None:
-        super().__init__()
-        self.head = head.requires_grad_(False)  # the deviation of Box actions stays as it is
-        self.encoder = encoder
-        self.actor = mlp(encoder.features, head.outputs, gain=0.01, **layers)
-
-    def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
-        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
-        return self.head.distribution(self.actor(self.encoder(leaves)), mask)  # type: ignore[no-any-return]
 
 
 class BehaviorCloning(Algorithm):
@@ -291,7 +274,7 @@ class BehaviorCloning(Algorithm):
             self.network,
             self.env.single_observation_space,
             decoding_of(self.env.single_action_space, **more),
-            outputs=lambda network, inputs: network.actor(network.encoder(inputs)),
+            outputs=Actor.outputs,
         )
 
     @torch.no_grad()

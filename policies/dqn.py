@@ -36,6 +36,7 @@ from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
+from policies.common.average import check_average
 from policies.common.columns import RaggedTensor
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -86,12 +87,16 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
     exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
+    average: bool = False  # the mean of all best responses is learned as well, and is what others meet and evaluate
+    anticipatory: PositiveFraction = 0.1  # chance that an episode is played by the best response, not by that mean
+    reservoir_size: Count = 200_000  # decisions of best responses, of all so far, that the group keeps for it
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
 
     INTENSITY, INTENSITY_EXPONENT, LARGEST_INTENSITY = 64.0, 0.5, 16.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_average(self)
         check_unused(self, "exploration_initial_eps", exploration_fraction=0)
         if self.exploration_fraction:
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")

@@ -44,6 +44,7 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
 from policies import ppo
+from policies.common import average
 from policies.common.algorithm import ACTING, Metrics, moved, stream
 from policies.common.on_policy import drawn
 from policies.common.options import Count, Positive, check_refused, wrong
@@ -81,6 +82,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         if self.option_ticks > int(self.n_steps):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
         check_refused(self, "batch_mode", why="the manager's decisions are those of one rollout; or take ppo")
+        check_refused(self, *average.OPTIONS, why="the manager's decisions have no average; or take ppo")
         check_refused(self, "cuda_graphs", why="the number of the manager's decisions varies; or take ppo")
 
 
@@ -226,7 +228,7 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy."""
 
     Options = Options
-    refused_options = ("transformer", "cuda_graphs", "batch_mode")
+    refused_options = ("transformer", "cuda_graphs", "batch_mode", *average.OPTIONS)
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps

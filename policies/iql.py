@@ -42,7 +42,7 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.extensions import make_encoder
-from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.actor_critic import Actor, Encoder, mlp
 from policies.networks.critics import Critics
 from policies.networks.heads import ActionHead, BoxHead, action_head
 from policies.offline.demonstrations import open_demonstrations
@@ -70,7 +70,7 @@ class Options(bc.Options, frozen=True, kw_only=True):
         check_refused(self, "transformer", why="its critics see no units; or take bc")
 
 
-class ActorCriticsValue(bc.Actor):
+class ActorCriticsValue(Actor):
     """The actor, and beside it critics with an encoder of their own, and V of the critics' features."""
 
     def __init__(self, encoder: Encoder, head: ActionHead, critics: Critics, **layers: Any) -> None:

@@ -39,8 +39,9 @@ from torch.nn import functional
 from arena.game.spaces import leaves_of
 from arena.group.group import Group
 from policies import ppo
+from policies.common import average
 from policies.common.columns import Column, cat, from_plain, to_plain
-from policies.common.options import Count, Scheduled
+from policies.common.options import Count, Scheduled, check_refused
 from policies.common.rollout import Batch, Rollout, StateInputs
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.networks.heads import UnitHead
@@ -58,6 +59,10 @@ class Options(ppo.Options, frozen=True, kw_only=True):
     ent_coef: Scheduled = 0.01  # weight of the entropy bonus, or its schedule
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
     n_epochs: Count = 4  # passes over each rollout
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_refused(self, *average.OPTIONS, why="its critic sees a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -158,6 +163,7 @@ class MAPPO(PPO):
     """One worker of a MAPPO policy, of a team of two entities or more, whose spaces are equal."""
 
     Options = Options
+    refused_options = average.OPTIONS
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.places = places_of(env, group)

@@ -22,12 +22,13 @@ from arena.game.units import UnitSpace
 from arena.group.group import Group, Moments, moments_alone
 from policies.common.adam import group_optimizer
 from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
+from policies.common.average import AveragePolicy, Decisions, check_average
 from policies.common.columns import Columns, RaggedTensor
 from policies.common.devices import DeviceInputs, Recorded, is_gpu
 from policies.common.joint_rollouts import RolloutWorker
 from policies.common.normalization import joined
 from policies.common.on_policy import OnPolicy, OnPolicyOptions, collect
-from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
+from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, PositiveFraction, wrong
 from policies.common.rollout import (
     COUNTS,
     Advantages,
@@ -56,9 +57,13 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
     clip_range: NonNegative = 0.2  # epsilon of the clipped surrogate
     clip_range_vf: Positive | None = None  # how far a value may move per update; null: freely
     target_kl: Positive | None = None  # an update stops when the group's KL exceeds 1.5 times this; null: never
+    average: bool = False  # the mean of all best responses is learned as well, and is what others meet and evaluate
+    anticipatory: PositiveFraction = 0.1  # chance that an episode is played by the best response, not by that mean
+    reservoir_size: Count = 200_000  # decisions of best responses, of all so far, that the group keeps for it
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_average(self)
         size = self.minibatch_size
         if self.recurrent is not None and not isinstance(size, str) and self.sequence_length > size:
             most = f"{size} at most: a minibatch of minibatch_size transitions holds whole sequences"
@@ -94,6 +99,9 @@ class PPO(OnPolicy):
         self.seen = DeviceInputs(self.rollout.ticks, env.num_envs, self.acts_on) if moves else None
         self.sample = Recorded(self.sampled) if acts and self.options.cuda_graphs else self.sampled
         self._recorded = Recorded(self._zeroed_backward) if learns and self.options.cuda_graphs else None
+        if getattr(self.options, "average", False):
+            self.average, self.rollout.remembers = AveragePolicy(self), True
+            self.parts.append("average")
         self.track(*self.parts, updates=self, ticks_done=self, early_stops=self)
 
     def run(self) -> None:
@@ -104,6 +112,8 @@ class PPO(OnPolicy):
             rollout.pin()
         self.share_weights()
         rollout.begin(*self.env.reset())
+        if self.average is not None:
+            self.average.begins[:] = True
         while True:
             with self.acting():
                 noise = self.draw_noise(rollout.ticks - rollout.played)
@@ -127,9 +137,14 @@ class PPO(OnPolicy):
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         leaves = moved(leaves, self.device) if self.seen is None else self.seen.put(t, rows, leaves)
         mask = moved(self.rollout.mask(t, rows), self.device)
-        actions, memory = self.sample(Turn(tuple(leaves), mask, noise))
+        actions, memory = self.sample(Turn(tuple(leaves), mask, noise if self.average is None else noise[:, :-1]))
         if memory is not None:
             self.rollout.remember(t, memory.cpu(), rows)
+        if self.average is not None:
+            known = rows if isinstance(rows, slice) else slice(None)  # of another block the last tick may be missing
+            self.average.begins[known] |= self.rollout.ended[t - 1, known]
+            actions = self.average.mixed(actions, leaves, mask, noise, rows)
+            self.rollout.note_given()[t, rows] |= ~self.average.best[rows]
         return actions.cpu().numpy()
 
     def sampled(self, turn: Turn) -> tuple[Any, Tensor | None]:
@@ -263,7 +278,14 @@ class PPO(OnPolicy):
     def updated(self, batch: Batch, largest: int) -> Metrics:
         """`update` on the device, in the precision of the options."""
         with self.computing():
-            return self.update(batch.to(self.device), largest)
+            metrics = self.update(batch.to(self.device), largest)
+            if self.average is not None:
+                new = Decisions(batch.observations, batch.masks, batch.actions).to(torch.device("cpu"))
+                size = int(self.options.minibatch_size) * self.workers_per_batch
+                steps = math.ceil(largest / size) * self.options.n_epochs
+                self.average.reservoir.extend(new, self.generator)
+                metrics |= self.average.learn(steps=steps, size=size, generator=self.generator)
+        return metrics
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from policies import dqn
+from policies.common import average
 from policies.common.options import (
     Count,
     Fraction,
@@ -40,6 +41,8 @@ from policies.dqn import DQN
 from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
+
+REFUSED = ("transformer", *average.OPTIONS)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -59,7 +62,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_refused(self, "transformer", why="a team's network takes no units; or take dqn")
+        check_refused(self, *REFUSED, why="the networks see a whole team; or take dqn")
 
 
 class TeamQNetwork(nn.Module):
@@ -120,7 +123,7 @@ class VDN(TeamLearner, DQN):
     """One worker of a VDN policy; the actions are Discrete."""
 
     Options = Options
-    refused_options = ("transformer",)
+    refused_options = REFUSED
     takes_units = False
     instead = "dqn"
 

@@ -153,6 +153,9 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
     if isinstance(rule, Nash) and rule.solver == "alpha_rank" and entry.versus:
         text = "found alpha_rank, which is of one population here, and with `versus` there are two; use nash or uniform"
         raise ConfigError(text, path=f"{path}.rule.nash.solver")
+    if isinstance(rule, Nash) and rule.solver == "uniform" and rule.games > 1:
+        text = f"found {rule.games}, but has no effect where solver is uniform, which asks for no payoffs; leave it out"
+        raise ConfigError(text, path=f"{path}.rule.nash.games")
     if isinstance(rule, Uncertainty):
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")

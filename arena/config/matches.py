@@ -419,6 +419,8 @@ class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """rounds without a gain, after which a best response joins"""
     after: Count = 10
     """rounds of learning, after which it joins at the latest"""
+    games: Count = 1
+    """of each pair of snapshots that the mixture plays; with fewer they meet again before it counts"""
     kind: ClassVar[str] = "nash"
     by_results: ClassVar[bool] = False
     draws_current: ClassVar[bool] = False

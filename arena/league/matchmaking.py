@@ -152,7 +152,10 @@ def due(
 
 def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]:
     """The pairs that have to meet before an entry has a mixture; none without the rule `nash`, or if it is uniform."""
-    return meta_game_of(entry, pool).unmet if isinstance(entry.rule, Nash) and entry.rule.solver != "uniform" else []
+    rule = entry.rule
+    if not isinstance(rule, Nash) or rule.solver == "uniform":
+        return []
+    return meta_game_of(entry, pool).to_meet(rule.solver, rule.games)
 
 
 def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:

@@ -114,6 +114,7 @@ class Algorithm(ABC):
         device: that learns, of the network; `acts_on`: that acts. They differ in rank 0 alone, if `separate_devices`.
         double: whether observations are kept in double precision until they are normalized.
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
+        average: the mean of the policy's best responses, see `policies.common.average`; None: there is none.
         remedy: ends the message about a number that is not finite.
 
     Raises:
@@ -133,6 +134,7 @@ class Algorithm(ABC):
     memory_size = 0
     remedy = "are all rewards and observations finite, and of moderate size? If they are, lower learning_rate"
     extra: ExtraLoss | None = None
+    average: Any = None
     _scheduled: Sequence[str] = ()  # options that follow a schedule
     _followed: tuple[float, Any] = math.nan, None  # the progress, and the options with their numbers there
 

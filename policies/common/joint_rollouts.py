@@ -58,6 +58,8 @@ class RolloutWorker:
         known = all(getattr(method, "__func__", None) is expected for method, expected in methods)
         if not known or type(network) is not ActorCritic or type(network.actor) is not MLP or network.encoder.learns:
             return None
+        if algorithm.average is not None:
+            return None
         if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
         largest = max(parameter.numel() for parameter in network.actor.parameters())

@@ -36,6 +36,7 @@ from policies.common.algorithm import (
     moved,
     stream,
 )
+from policies.common.average import AveragePolicy
 from policies.common.columns import RaggedTensor, cat
 from policies.common.normalization import ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder, RowLayout, SequenceLayout
@@ -228,6 +229,9 @@ class OffPolicy(Algorithm):
         stored = ["network", "targets", "optimizers", "normalization", "intensity"]
         if self.units is not None:
             stored.insert(0, "units")  # checked before the others are loaded
+        if getattr(o, "average", False):
+            self.average = AveragePolicy(self)
+            stored.append("average")
         self.track(*stored, gradient_steps=self, ticks_done=self)
 
     def layout_of_row(self) -> RowLayout:
@@ -296,6 +300,8 @@ class OffPolicy(Algorithm):
     def forget_all(self, infos: Mapping[str, Any]) -> None:
         """Clears the memory of all rows, before their episodes begin."""
         self._active = fields_of(infos).active
+        if self.average is not None:
+            self.average.begins[:] = True
         self.memory = self.experience.memory = np.zeros((self.env.num_envs, self.memory_size), np.float32)
 
     @torch.inference_mode()
@@ -303,19 +309,30 @@ class OffPolicy(Algorithm):
         experience, leaves = self.experience, list[Any]()
         if self.memory_size:
             leaves = moved([*self.normalization(experience.leaves), torch.from_numpy(self.memory)], self.device)
-        elif self.intensity.has_started:
+        elif self.intensity.has_started or self.average is not None:
             leaves = moved(self.normalization(experience.leaves), self.device)
         if self.intensity.has_started:
             actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
             actions = self.act_randomly(self.env.num_envs, experience.mask).cpu().numpy()
-        chosen = experience.given
+        chosen, average = experience.given, self.average
+        if average is not None:
+            noise, mask = average.noise(1, len(actions), self.generator)[0], moved(experience.mask, self.device)
+            best = moved(torch.from_numpy(actions), self.device)
+            actions = average.mixed(best, leaves, mask, moved(noise, self.device), slice(None)).cpu().numpy()
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
             if isinstance(actions, Ragged):
                 actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)
             else:
                 actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
+        if average is not None:
+            acts = np.ones_like(average.best) if self._active is None else self._active
+            acts = average.best & (acts if chosen is None else acts & ~chosen)
+            average.keep(experience.leaves, experience.mask, torch.from_numpy(actions), acts)
         step = self.env.step(self.actions.to_env(actions))
+        if average is not None:
+            average.begins |= step[2] | step[3]
+            self._active = fields_of(step[4]).active
         if self.memory_size:
             after = self.network.remember(leaves).cpu().numpy()
             self.memory[:] = after if self._active is None else np.where(self._active[:, None], after, self.memory)
@@ -340,8 +357,10 @@ class OffPolicy(Algorithm):
                 f"{self.gradient_steps + 1} was not made"
             )
         statistics = self.normalization.describe_new(new)
+        decided = {} if self.average is None else self.average.cut()
         if (samples := group.async_samples) is not None:
             fragment = {"worker": self.rank, "fragment": new.to_samples(), "statistics": [*map(tuple, statistics)]}
+            fragment |= decided
             slots = self.options.train_every * self.experience.worker_rows  # not transitions: there may be none
             samples.put(fragment, slots)
             for parts in self.parts_without_barrier(samples):
@@ -353,6 +372,8 @@ class OffPolicy(Algorithm):
         self.normalization.update(pooled(group, statistics))
         if not self.pools_samples:
             collected, batch_size = self.replay.extend(new), int(self.options.batch_size)
+            if self.average is not None:
+                self.average.add([decided], self._replaying)
             each = [self.replay.added] if self.replay.size else []
             added, ready = sum(each), len(each)
             if group.size > 1:  # sums over the group, in which a worker may have an empty replay
@@ -362,7 +383,7 @@ class OffPolicy(Algorithm):
             for _ in range(self.intensity.due_steps(collected, added=added, minibatch=batch_size * ready)):
                 self._step(batch_size)
             return
-        gathered, steps = group.gather({"worker": self.rank, "fragment": new.to_samples()}), 0
+        gathered, steps = group.gather({"worker": self.rank, "fragment": new.to_samples(), **decided}), 0
         if gathered is not None:
             steps = self._learn_from(gathered, workers=len({part["worker"] for part in gathered}))
         learned = group.broadcast_object({"steps": steps, "intensity": self.intensity.state_dict()})
@@ -377,6 +398,8 @@ class OffPolicy(Algorithm):
         """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(new, worker) for new, worker in parts)
+        if self.average is not None:
+            self.average.add(gathered, self._replaying)
         minibatch, added = int(self.options.batch_size) * workers, self.replay.added
         steps = self.intensity.due_steps(collected, added=added, minibatch=minibatch if self.replay.size else 0)
         for _ in range(steps):
@@ -395,6 +418,8 @@ class OffPolicy(Algorithm):
             for target in self.targets.values():
                 target.update(float(self.options.tau))
         self._note(metrics)
+        if self.average is not None:
+            self._note(self.average.learn(steps=1, size=size, generator=self._replaying))
 
     def _note(self, metrics: Metrics) -> None:
         for name, value in metrics.items():
@@ -455,7 +480,7 @@ class OffPolicy(Algorithm):
             state["replay"] = self.replay.state_dict()
         if self.group.async_samples is not None:
             state["fragments"] = self.group.async_samples.state_dict()
-        return state
+        return state if self.average is None else {**state, "average": self.average.worker_state_dict()}
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that, as far as it fits."""
@@ -464,6 +489,8 @@ class OffPolicy(Algorithm):
             self.replay.load_state_dict(state["replay"])
         if self.group.async_samples is not None and self.group.is_root and "fragments" in state:
             self.group.async_samples.load_state_dict(state["fragments"])
+        if self.average is not None and "average" in state:
+            self.average.load_worker_state_dict(state["average"])
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 

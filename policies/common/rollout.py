@@ -446,7 +446,8 @@ class Rollout:
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
         rewards: as the environment gave them [T, B].
-        given: of external games, the rows that have acted already when they are seen [T+1, B]; else None.
+        given: of external games, the rows that have acted already when they are seen [T+1, B], and where the average
+            policy acts; else None.
         played: ticks that are complete; counted by `collect`.
         remembers: whether rows carry anything from tick to tick, also while they do not act.
         open: what was incomplete when the last rollout ended.
@@ -509,7 +510,7 @@ class Rollout:
         self._truncated[t, rows] = truncated
         fields = fields_of(infos)
         if self._void is not None:
-            self._void[t, rows] = fields.void
+            self._void[t, rows] = False if fields.void is None else fields.void
         if np.count_nonzero(truncated) and len(cut := np.flatnonzero(truncated & ~terminated)):
             final = last_leaves(self._space, fields.final_obs, cut, double=self._double)
             if self._memory is not None:
@@ -594,7 +595,7 @@ class Rollout:
         self._observed.load_state_dict(state)
         self.open.load_state_dict(state.get("open", {}))
         if "void" in state:
-            self._external()
+            self.note_given()
         for name, storage in self._columns.items():
             storage[:t] = state[name]
         self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
@@ -603,11 +604,11 @@ class Rollout:
         mask = fields.action_mask if self._mask_size else None
         self._observed.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = True if fields.active is None else fields.active
-        if fields.given is not None:
-            self._external()[t, rows] = fields.given
+        if fields.given is not None or self.given is not None:
+            self.note_given()[t, rows] = False if fields.given is None else fields.given
 
-    def _external(self) -> Flags:
-        """`given`; the columns that only external games have are made when they are needed."""
+    def note_given(self) -> Flags:
+        """`given`; the columns that few policies have are made when they are needed."""
         if self.given is None:
             self._void = self._columns["void"] = np.zeros((self.ticks, self.rows), np.bool_)
             self.given = self._columns["given"] = np.zeros((self.ticks + 1, self.rows), np.bool_)

@@ -350,6 +350,27 @@ class Encoder(nn.Module):
         return Features(features, features)
 
 
+class Actor(nn.Module):
+    """A network that imitates: observations to a distribution of actions, which `head` makes of its outputs.
+
+    The layers are `hidden_sizes`, `activation` and `generator` of `mlp`.
+    """
+
+    def __init__(self, encoder: Encoder, head: ActionHead, **layers: Any) -> None:
+        super().__init__()
+        self.head = head.requires_grad_(False)  # the deviation of Box actions stays as it is
+        self.encoder = encoder
+        self.actor = mlp(encoder.features, head.outputs, gain=0.01, **layers)
+
+    def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
+        """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
+        return self.head.distribution(self.outputs(leaves), mask)  # type: ignore[no-any-return]
+
+    def outputs(self, leaves: Sequence[Tensor]) -> Tensor:
+        """What the head makes the distribution of, [N, outputs]."""
+        return self.actor(self.encoder(leaves))  # type: ignore[no-any-return]
+
+
 class ActorCritic(nn.Module):
     """The network of a policy-gradient algorithm: a distribution of actions, and the value of a state.
 

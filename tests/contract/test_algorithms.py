@@ -24,6 +24,7 @@ from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_r
 from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
+from policies.common.average import Decisions, Reservoir
 from policies.common.options import Curve, value_at
 from policies.common.replay import Replay, Transitions
 from policies.common.sequences import SequenceReplay, Sequences
@@ -45,7 +46,7 @@ SMALL: dict[str, Any] = {
 FULL: dict[str, Any] = {
     **{"minibatch_size": 999, "n_steps": 12, "n_epochs": 3, "option_ticks": 3, "hidden_sizes": (8,)},
     **{"train_every": 12, "learning_starts": 0, "batch_size": 200, "training_intensity": 40.0},
-    **{"learning_rate": 2e-3, "learning_rate_schedule": "constant"},
+    **{"learning_rate": 2e-3, "learning_rate_schedule": "constant", "reservoir_size": 999},
 }
 RICH: dict[str, Any] = {
     **{"learning_rate_schedule": "linear", "normalize_observations": True, "normalize_rewards": True},
@@ -74,6 +75,7 @@ class Case(NamedTuple):
     name: str
     actions: str
     recurrent: str | None = None  # with a memory, and parts of a user's own
+    average: str = ""  # "average": with the average policy of its best responses
 
     def __str__(self) -> str:
         return "-".join(filter(None, self))
@@ -102,6 +104,11 @@ CASES += [
     for case, kind in zip(CASES, itertools.cycle(["lstm", "gru"]))
     if "recurrent" in {*options_of(case.name)} - {*registry.algorithm(case.name).refused_options}
 ]
+CASES += [
+    Case(name, "choices", average="average")
+    for name in NAMES
+    if "average" in {*options_of(name)} - {*registry.algorithm(name).refused_options}
+]
 WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
 
@@ -127,6 +134,7 @@ class Learner:
     def __init__(self, case: Case, folder: Path) -> None:
         self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
         self.known, self.recurrent = options_of(case.name), case.recurrent
+        self.average = bool(case.average)
         self.data = self.record("samples", ticks=50, lanes=4) if "data" in self.known else ""
 
     def record(self, name: str, *, ticks: int, lanes: int) -> str:
@@ -149,6 +157,11 @@ class Learner:
         """Small values, and those given, of the options that the algorithm has."""
         memory = {"recurrent": self.recurrent, **MEMORY, **OWN_PARTS} if self.recurrent else {}
         given = {**SMALL, "data": self.data, **memory, **more}
+        if self.average:  # some decisions are forgotten
+            sizes = {"anticipatory": 0.7, "reservoir_size": 50}
+            given = {"average": True, **sizes, **given, "normalize_observations": False}
+        else:
+            given.pop("reservoir_size", None)
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
         refused = getattr(self.cls, "refused_options", ())
@@ -327,6 +340,11 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
     monkeypatch.setattr(Replay, "sample", all_transitions)
     monkeypatch.setattr(SequenceReplay, "sample", all_sequences)
 
+    def all_decisions(reservoir: Reservoir, *_: Any) -> Decisions:
+        return reservoir.at(torch.arange(reservoir.seen))
+
+    monkeypatch.setattr(Reservoir, "sample", all_decisions)
+
     def work(group: ThreadGroup) -> Any:
         algorithm = learner.make(unequal_env(learner, group, ticks=12), group, **FULL)
         before, backward, steps = flat_weights(algorithm.network), algorithm.backward, []
@@ -344,7 +362,8 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
     assert steps > 0
     assert np.abs(expected - before).max() > 1e-3
     for _, weights, made, exchanges in by_gradients:
-        assert made == exchanges == steps  # all networks of an algorithm in one exchange
+        assert made == steps
+        assert exchanges == steps * (1 + learner.average)  # all networks of a learner in one exchange
         np.testing.assert_allclose(weights, expected, atol=2e-6, rtol=0)
 
 
@@ -353,10 +372,11 @@ def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learn
 
     def work(group: ThreadGroup) -> Any:
         active = all_idle(2 * len(ENTITIES)) if group.rank == 1 else None
-        return flat_weights(learner.train(unequal_env(learner, group, active=active), group, data=single).network)
+        env = unequal_env(learner, group, active=active)
+        return flat_weights(learner.train(env, group, data=single, reservoir_size=999).network)
 
     busy, idle = together(2, work)
-    alone = learner.train(unequal_env(learner, solo_group()), data=single)
+    alone = learner.train(unequal_env(learner, solo_group()), data=single, reservoir_size=999)
     assert np.array_equal(busy, idle)
     np.testing.assert_allclose(busy, flat_weights(alone.network), atol=2e-6, rtol=0)
 
@@ -469,7 +489,7 @@ def test_unknown_option_is_refused_with_the_nearest_one(name: str) -> None:
 
 
 def test_sizes_equal_the_counts_of_a_run(learner: Learner) -> None:
-    options = {"learning_starts": 40, "batch_size": 24}
+    options = {"learning_starts": 40, "batch_size": 24, **({"anticipatory": 1.0} if learner.average else {})}
 
     def work(group: ThreadGroup) -> Any:
         algorithm = learner.make(learner.env(ticks=48, seed=group.rank), group, **options)

@@ -79,9 +79,24 @@ def test_a_payoff_is_the_mean_over_both_sides() -> None:
     known = Timeline([], 100, frozenset(), margins=margins(a_b=1.0, b_a=0.5, a_c=2.0))
     game = meta_game(known, ["a", "b", "c"], ["a", "b", "c"])
     np.testing.assert_allclose(game.payoffs, [[0, 0.25, 2], [-0.25, 0, np.nan], [-2, np.nan, 0]])
-    assert game.unmet == [("b", "c")]
+    assert game.to_meet("nash", 1) == [("b", "c")]
     two = meta_game(known, ["a"], ["b", "c", "d"])
-    assert two.unmet == [("a", "d")]
+    assert two.to_meet("nash", 1) == [("a", "d")]
+
+
+def test_pairs_of_the_mixture_meet_until_they_have_enough_games() -> None:
+    names = ["r", "p", "s", "weak"]
+    known = margins(r_s=1.0, s_p=1.0, p_r=1.0, r_weak=1.0, p_weak=1.0, s_weak=1.0)
+    once = meta_game(Timeline([], 100, frozenset(), margins=known), names, names)
+    assert once.to_meet("nash", 10) == []
+    assert once.to_meet("nash", 11) == [("r", "p"), ("r", "s"), ("p", "s")]  # the equilibrium does not play `weak`
+    again = {**known, (1, "p", "r"): Margin(1, 1.0)}
+    more = meta_game(Timeline([], 100, frozenset(), margins=again), names, names)
+    assert more.to_meet("nash", 11) == [("r", "s"), ("p", "s")]
+    two = meta_game(
+        Timeline([], 100, frozenset(), margins=margins(h_x=1.0, h_y=-1.0, t_x=-1.0, t_y=1.0)), ["h", "t"], ["x", "y"]
+    )
+    assert len(two.to_meet("nash", 11)) == 4
 
 
 def test_solvers_give_the_mixture_of_each_population() -> None:
@@ -117,6 +132,13 @@ def test_best_responses_join_are_compared_and_met() -> None:
     assert all(roles(one) <= roles(rounds[0]) for one in rounds)
     assert not rounds[3].equilibria  # its pairs have not met yet
     assert rounds[4].equilibria == {"matches[0].matchmaking": ({"a@100": 0.5, "a@300": 0.5},)}
+
+
+def test_a_mixture_counts_once_its_pairs_have_enough_games() -> None:
+    rounds, _ = played(nash({"nash": {"patience": 1, "games": 48}}), lambda *_: 0.0)
+    met = [one.number for one in rounds if {match.names for match in one.matches} == {("a@100", "a@300")}]
+    assert met == [3, 4, 5, 6, 7, 8]  # 8 games each
+    assert [bool(one.equilibria) for one in rounds[:10]] == [False, True, True, *[False] * 6, True]
 
 
 def test_a_best_response_that_gains_does_not_join_until_late() -> None:
@@ -214,6 +236,12 @@ def test_the_plan_says_what_the_rule_does() -> None:
             {},
             "matches[0].matchmaking.rule.nash.solver",
             "use nash or uniform",
+        ),
+        (
+            {"rule": {"nash": {"solver": "uniform", "games": 9}}},
+            {},
+            "matches[0].matchmaking.rule.nash.games",
+            "no effect where solver is uniform",
         ),
         ({"rule": {"nash": {"gain": -1}}}, {}, "matches[0].matchmaking.rule.nash.gain", ">= 0|at least 0"),
         ({"against": ["b"]}, {}, "matches[0].matchmaking.against[0]", "it never plays, so there are none"),

@@ -21,10 +21,12 @@ from envs.matrix import GAMES
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
 UNUSED = {
     **dict.fromkeys(("a2c", "impala"), ("batch_mode",)),
-    "hppo": ("transformer", "cuda_graphs", "batch_mode"),
+    "hppo": ("transformer", "cuda_graphs", "batch_mode", *(AVERAGE := ("average", "anticipatory", "reservoir_size"))),
+    "mappo": AVERAGE,
     "iql": ("extra_loss", "transformer"),
     "td3": ("gumbel_temperature", "output_penalty"),
-    **dict.fromkeys(("masac", "vdn", "qmix"), ("transformer",)),
+    "masac": ("transformer",),
+    **dict.fromkeys(("vdn", "qmix"), ("transformer", *AVERAGE)),
 }
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}

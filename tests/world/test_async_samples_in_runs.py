@@ -144,7 +144,8 @@ def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path
 
 def teams(algorithm: str, options: Any, *, ticks: int, max_lag: int) -> dict[str, Any]:
     """The same in a game of two against two, each team driven by one worker."""
-    data = run_of(algorithm, options, ticks=ticks, max_lag=max_lag, checkpoint_every=15)
+    name, *_ = algorithm.split()
+    data = run_of(name, options, ticks=ticks, max_lag=max_lag, checkpoint_every=15)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
     for match in data["matches"]:
         match["seats"] = [["blue", "blue"], ["red", "red"]]
@@ -160,8 +161,10 @@ LEARNERS = {
     "mappo": PPO_NORMALIZED,
     "hppo": {**PPO_NORMALIZED, "option_ticks": 3},
     "dqn": {**DQN_NORMALIZED, "exploration_fraction": 0},
+    "ppo average": {**PPO_OPTIONS, **(AVERAGE := {"average": True, "anticipatory": 0.5, "reservoir_size": 50})},
+    "dqn average": {**DQN_OPTIONS, **AVERAGE, "exploration_fraction": 0},
 }
-FEW = [("ppo", 2), ("impala", 2), ("dqn", 0), ("dqn", 2)]
+FEW = [("ppo", 2), ("impala", 2), ("dqn", 0), ("dqn", 2), ("ppo average", 0), ("dqn average", 2)]
 ALL = [(name, max_lag) for name in LEARNERS for max_lag in (0, 2)]
 
 

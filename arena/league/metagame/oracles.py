@@ -35,16 +35,20 @@ class MetaGame(NamedTuple):
     rows: tuple[str, ...]
     columns: tuple[str, ...]  # the same as the rows where there is one population
     payoffs: Floats  # float64 [rows, columns]; NaN: the two have not met
+    games: Floats = np.zeros((0, 0))  # likewise the games that they are the mean of
 
     @property
     def two_populations(self) -> bool:
         """Whether rows and columns are different strategies."""
         return self.rows != self.columns
 
-    @property
-    def unmet(self) -> list[tuple[str, str]]:
-        """The pairs of strategies that have not met."""
+    def to_meet(self, solver: str, least: int) -> list[tuple[str, str]]:
+        """The pairs of strategies that have not met; if there are none, those of a mixture with too few games."""
         cells = np.argwhere(np.isnan(self.payoffs)).tolist()
+        if not cells and least > 1:
+            first, second = (mixtures := self.solved(solver))[0], mixtures[-1]
+            few = np.argwhere(self.games < least).tolist()
+            cells = [cell for cell in few if self.rows[cell[0]] in first and self.columns[cell[1]] in second]
         return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]
 
     def solved(self, solver: str) -> tuple[dict[str, float], ...]:
@@ -68,12 +72,15 @@ def meta_game(timeline: Timeline, rows: list[str], columns: list[str]) -> MetaGa
     totals = _totals(timeline)
     one = rows == columns
     payoffs = np.full((len(rows), len(columns)), np.nan)
+    games = np.zeros_like(payoffs)
     for row, column in np.ndindex(payoffs.shape):
+        pair = rows[row], columns[column]
+        games[row, column] = sum(totals[key][0] for key in {pair, pair[::-1]} & totals.keys())
         if one and row == column:
             payoffs[row, column] = 0.0
-        elif (mean := mean_margin(totals, rows[row], columns[column])) is not None:
+        elif (mean := mean_margin(totals, *pair)) is not None:
             payoffs[row, column] = mean
-    return MetaGame(tuple(rows), tuple(columns), payoffs)
+    return MetaGame(tuple(rows), tuple(columns), payoffs, games)
 
 
 def progress(timeline: Timeline, learner: str, mixture: Mapping[str, float], *, since: int) -> list[float]:

@@ -1,0 +1,208 @@
+"""The average policy of best responses: its reservoir, who acts, what each learns from, what others see of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena import registry
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state_codec import decode, encode
+from fakes import ScriptedEnv, all_equal, solo_group
+from policies.common.average import Decisions, Reservoir
+from policies.common.nstep import RowLayout
+from policies.dqn import DQN
+from policies.ppo import PPO
+
+SEEN = spaces.Box(-1, 1, (2,), np.float32)
+CHOICES = spaces.Discrete(3)
+PPO_OPTIONS: dict[str, Any] = {"n_steps": 8, "minibatch_size": 16, "n_epochs": 2, "hidden_sizes": (8,)}
+DQN_OPTIONS: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "hidden_sizes": (8,)}
+
+
+def made(cls: type[Any], env: ScriptedEnv | None = None, **options: Any) -> Any:
+    env = ScriptedEnv(SEEN, CHOICES, ticks=64) if env is None else env
+    small = PPO_OPTIONS if issubclass(cls, PPO) else DQN_OPTIONS
+    return cls(env, solo_group(), ticks=64, **{"average": True, "anticipatory": 0.5, **small, **options})
+
+
+def played(algorithm: Any) -> Any:
+    with pytest.raises(BudgetReached):
+        algorithm.run()
+    return algorithm
+
+
+def numbered(first: int, count: int) -> Decisions:
+    """Decisions whose actions are their numbers."""
+    numbers = torch.arange(first, first + count)
+    return Decisions((numbers[:, None].float().repeat(1, 2),), None, numbers)
+
+
+def reservoir(capacity: int) -> Reservoir:
+    return Reservoir(RowLayout(SEEN, (), torch.int64, 0), capacity)
+
+
+# ---------------------------------------------------------------------------------------------------------- reservoir
+
+
+def test_each_decision_is_kept_with_the_same_chance() -> None:
+    kept, generator = np.zeros(40), torch.Generator().manual_seed(0)
+    for _ in range(2000):
+        found = reservoir(10)
+        for first in range(0, 40, 8):  # several of a part may fall on one place
+            found.extend(numbered(first, 8), generator)
+        numbers = found.at(torch.arange(10)).actions.numpy()
+        assert len(np.unique(numbers)) == 10
+        kept[numbers] += 1
+    expected = 2000 * 10 / 40
+    assert np.abs(kept - expected).max() < 5 * np.sqrt(expected * 0.75)  # five standard deviations
+
+
+def test_observations_stay_with_their_actions() -> None:
+    found = reservoir(5)
+    found.extend(numbered(0, 30), torch.Generator().manual_seed(1))
+    sample = found.sample(50, torch.Generator().manual_seed(2))
+    assert torch.equal(sample.observations[0][:, 0], sample.actions.float())
+    assert {*sample.actions.tolist()} == {*found.at(torch.arange(5)).actions.tolist()}
+
+
+@pytest.mark.parametrize("capacity", [4, 10, 20])
+def test_stored_reservoir_continues_with_other_capacities(capacity: int) -> None:
+    first, other = reservoir(10), reservoir(capacity)
+    first.extend(numbered(0, 25), torch.Generator().manual_seed(1))
+    other.load_state_dict(decode(*encode(first.state_dict())))
+    other.extend(numbered(25, 5), torch.Generator().manual_seed(3))
+    first_numbers = {*first.at(torch.arange(10)).actions.tolist()}
+    kept = {*other.sample(500, torch.Generator().manual_seed(2)).actions.tolist()}
+    assert kept <= first_numbers | {*range(25, 30)}
+    assert len(kept) == min(capacity, 15)
+    assert other.seen == (30 if capacity <= 10 else 15)
+
+
+def test_an_empty_reservoir_gives_nothing() -> None:
+    assert reservoir(3).sample(5, torch.Generator()).size == 0
+
+
+# -------------------------------------------------------------------------------------------------------- who acts
+
+
+@pytest.mark.parametrize("cls", [PPO, DQN])
+def test_episodes_are_played_by_one_of_both_as_often_as_asked(cls: type[Any]) -> None:
+    env = ScriptedEnv(SEEN, CHOICES, rows=50, ticks=60, length=3)
+    algorithm, seen = made(cls, env, anticipatory=0.3), list[Any]()
+    mixed = algorithm.average.mixed
+
+    def noted(*given: Any) -> Any:
+        found = mixed(*given)
+        seen.append(algorithm.average.best.copy())
+        return found
+
+    algorithm.average.mixed = noted
+    played(algorithm)
+    episodes = np.array(seen[:60]).reshape(20, 3, 50)
+    assert (episodes == episodes[:, :1]).all()
+    assert abs(episodes[:, 0].mean() - 0.3) < 5 * np.sqrt(0.21 / 1000)
+
+
+def test_ppo_learns_from_episodes_of_its_best_response_alone() -> None:
+    """Each policy plays one action alone; the batches of updates have only that of the best response."""
+    algorithm = made(PPO, ScriptedEnv(SEEN, CHOICES, rows=20, ticks=64, length=4), learning_rate=0.0)
+    network, batches = algorithm.network, list[Any]()
+    for actor, action in ((network.actor, 0), (network.average.actor, 2)):
+        with torch.no_grad():
+            actor[-1].bias[action] = 100.0
+    update = algorithm.update
+
+    def noted(batch: Any, largest: int) -> Any:
+        batches.append(batch)
+        return update(batch, largest)
+
+    algorithm.update = noted
+    played(algorithm)
+    assert {*torch.cat([batch.actions for batch in batches]).tolist()} == {0}
+    acted = np.array(algorithm.env.actions)
+    assert {*acted.ravel().tolist()} == {0, 2}
+    learned = sum(batch.size for batch in batches)
+    assert learned == (acted == 0).sum() == algorithm.average.reservoir.seen
+
+
+def test_dqn_learns_from_all_episodes_and_keeps_those_of_its_best_response() -> None:
+    algorithm = made(DQN, ScriptedEnv(SEEN, CHOICES, rows=20, ticks=64, length=4), n_step=1)
+    played(algorithm)
+    best = algorithm.average.reservoir.seen
+    assert algorithm.replay.size == 64 * 20
+    assert 0.3 * 64 * 20 < best < 0.7 * 64 * 20
+
+
+@pytest.mark.parametrize("cls", [PPO, DQN])
+def test_average_policy_learns_how_often_best_responses_did_what(cls: type[Any]) -> None:
+    algorithm, generator = made(cls, learning_rate=0.01, reservoir_size=400), torch.Generator().manual_seed(0)
+    actions = torch.tensor([0] * 50 + [1] * 150 + [2] * 200)
+    algorithm.average.reservoir.extend(Decisions((torch.ones(400, 2),), None, actions), generator)
+    algorithm.average.learn(steps=400, size=100, generator=generator)
+    chances = np.exp(algorithm.log_prob(np.ones((3, 2), np.float32), np.arange(3), None))
+    np.testing.assert_allclose(chances, [0.125, 0.375, 0.5], atol=0.05)
+
+
+# ---------------------------------------------------------------------------------------------------- what others see
+
+
+@pytest.mark.parametrize("cls", [PPO, DQN])
+def test_others_see_the_average_policy(cls: type[Any]) -> None:
+    algorithm = made(cls)
+    with torch.no_grad():
+        algorithm.network.average.actor[-1].bias[1] = 100.0
+    observations = algorithm.env.observation_space.sample()
+    for greedy in (True, False):
+        assert {*algorithm.actor(greedy=greedy)(observations, {}).tolist()} == {1}
+    no_memory = np.zeros((len(observations), 0), np.float32)
+    served, _ = algorithm.served().act(observations, None, no_memory, None)
+    assert {*served.tolist()} == {1}
+    (logits,) = algorithm.exported().module(torch.from_numpy(observations))
+    assert {*logits.argmax(1).tolist()} == {1}
+    assert algorithm.exported().decoding["kind"] == "categorical"
+    assert algorithm.log_prob(observations, np.ones(len(observations), np.int64), None).max() > -1e-6
+
+
+def test_the_state_has_the_average_policy_and_its_optimizer() -> None:
+    first, second = played(made(PPO)), made(PPO)
+    second.load_state_dict(decode(*encode(first.state_dict())))
+    assert all_equal(second.network.average.state_dict(), first.network.average.state_dict())
+    assert second.average.state_dict()["steps"] == first.average.state_dict()["steps"] > 0
+    plain = PPO(ScriptedEnv(SEEN, CHOICES), solo_group(), ticks=64, **PPO_OPTIONS)
+    with pytest.raises(ConfigError, match="this is no state of PPO"):
+        plain.load_state_dict(first.state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ppo", {"recurrent": "gru"}, r"options.recurrent: .*average: true"),
+        ("dqn", {"normalize_observations": True}, r"options.normalize_observations: .*average: true"),
+        ("ppo", {"extra_loss": "own_parts:Decay"}, r"options.extra_loss: .*average: true"),
+        ("ppo", {"device": {"act": "cpu", "learn": "cpu"}}, r"options.device: .*average is true"),
+        ("mappo", {}, r"options.average: .*take ppo"),
+        ("hppo", {}, r"options.average: .*take ppo"),
+        ("vdn", {}, r"options.average: .*take dqn"),
+        ("a2c", {}, r"no option 'average'"),
+        ("ppo", {"average": False, "anticipatory": 0.2}, r"options.anticipatory: .*no effect where average is false"),
+        ("dqn", {"average": False, "reservoir_size": 9}, r"options.reservoir_size: .*no effect where average is false"),
+        ("ppo", {"anticipatory": 0.0}, r"options.anticipatory"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        registry.configured_algorithm(name, {"average": True, **options}, acts=False, path="policies.blue")
+
+
+def test_numbers_as_actions_are_refused() -> None:
+    env = ScriptedEnv(SEEN, spaces.Box(-1, 1, (2,), np.float32))
+    with pytest.raises(ConfigError, match="average policy needs Discrete, MultiDiscrete or MultiBinary actions"):
+        made(PPO, env)
