@@ -119,10 +119,11 @@ SCHEDULES = TICKS, EPISODES = "ticks", "episodes"
 """When the workers of a policy synchronize."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_NAME_RULE = "use lowercase letters, digits and '_', the first a letter"
 _PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
 _BY_PLACE = 2  # positional parameters of a worker: env, group
-_OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # what plugins may
+_OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # kinds of plugins
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
 
 
@@ -161,8 +162,7 @@ def register_logger(name: str, cls: type[Any]) -> None:
 
 def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -> None:
     if not isinstance(name, str) or not _NAME.match(name):
-        rule = "lowercase letters, digits and '_', the first a letter"
-        raise ConfigError(f"the name {name!r} of {_article(found)} cannot be used; {rule}")
+        raise ConfigError(f"the name {name!r} of {_article(found)} cannot be used: {_NAME_RULE}")
     if not callable(found):
         raise ConfigError(f"{name!r} is {_article(found)}, which cannot be called")
     known = vars(getattr(REGISTERED, kind))
@@ -219,15 +219,23 @@ def _plugins(_: tuple[str, ...]) -> tuple[Plugin, ...]:
     return tuple(sorted(found))
 
 
+def added() -> list[Plugin]:
+    """The names that users have registered, of no distribution, and those of plugins."""
+    kinds = vars(REGISTERED)
+    return [*(Plugin(kind, name, "", "") for kind in kinds for name in vars(kinds[kind])), *plugins()]
+
+
 def load_plugin(plugin: Plugin) -> Any:
     """The object of a plugin.
 
     Raises:
         ConfigError: its name cannot be used, or as `load_object`.
     """
-    if plugin.name in _OFFERED[plugin.kind] or not _NAME.match(plugin.name):
-        rule = "it is built in" if plugin.name in _OFFERED[plugin.kind] else "lowercase letters, digits and '_' can"
-        raise ConfigError(f"the name {plugin.name!r} of {plugin.distribution} cannot be used: {rule}")
+    built_in = plugin.name in _OFFERED.get(plugin.kind, ())
+    if built_in or not _NAME.match(plugin.name):
+        rule = "it is built in" if built_in else _NAME_RULE
+        remedy = f"rename it in the entry points, or name {plugin.target!r}"
+        raise ConfigError(f"the name {plugin.name!r} of {plugin.distribution} cannot be used: {rule}; {remedy}")
     return load_object(target_of(plugin.name, plugin.kind) or plugin.target)
 
 
@@ -315,7 +323,7 @@ def _import(module_name: str, target: str) -> ModuleType:
     try:
         with uncollected():
             return importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # any error of the module, also one that ends a script
         # The missing module may also be one that the module itself imports.
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(
@@ -585,7 +593,7 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
         return name
     if (what, name) == ("environment", "socket"):
         raise ConfigError("'socket' is no longer supported: set `http`; `PolicyClient` has the same methods over HTTP")
-    hint, names = "", [*known, *registered_names(what), *(one.name for one in plugins() if one.kind == what)]
+    hint, names = "", [*known, *(one.name for one in added() if one.kind == what)]
     version = re.search(r"([-_])v\d+$", name)  # a game of another library: `CartPole-v1`, `mpe2.simple_tag_v3`
     if what == "environment" and version is not None and ":" not in name:
         library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]

@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples",
         type=_samples,
-        default=SAMPLES,
         metavar="N",
         help=f"rows to verify with: recorded observations, else drawn ones (default: {SAMPLES}; at least "
         f"{LEAST_SAMPLES})",
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch",
         type=lambda text: tuple(sorted({positive_int(size) for size in text.split(",")})),
-        default=BATCH_SIZES,
         metavar="SIZES",
         help=f"batch sizes to verify and to time (default: {','.join(map(str, BATCH_SIZES))})",
     )
@@ -57,13 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports or verifies, and prints; returns the exit status."""
+    samples, sizes = arguments.samples or SAMPLES, arguments.batch or BATCH_SIZES
     try:
+        for option, idle in (
+            ("verify", ("output", "hub", "episodes")),
+            ("hub", ("output", "samples", "batch", "json")),
+        ):
+            for name in idle if getattr(arguments, option) is not None else ():
+                if getattr(arguments, name) not in (None, False):
+                    raise ConfigError(f"is not allowed with --{option}; leave it out", path=f"--{name}")
         if arguments.verify is not None:
-            if arguments.output is not None:
-                message = "is not allowed with --verify, which reads it from the folder; leave it out"
-                raise ConfigError(message, path="--output")
-            sizes = arguments.batch
-            problems = verify(arguments.verify, arguments.policy, samples=arguments.samples, batch_sizes=sizes)
+            problems = verify(arguments.verify, arguments.policy, samples=samples, batch_sizes=sizes)
             if arguments.json:
                 say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
             elif not problems:
@@ -77,23 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"name the policy of a run, by {FORM}", path="arena export")
         source, named = named_in_run(arguments.policy)
         if arguments.hub is not None:
-            if arguments.output is not None or arguments.json:
-                raise ConfigError("is not allowed with --output or --json", path="--hub")
             from arena.cli.hub import write_hub  # imports all that plays
 
-            episodes = arguments.episodes or 100
-            for line in write_hub(source, named, arguments.hub, episodes=episodes):
+            for line in write_hub(source, named, arguments.hub, episodes=arguments.episodes or 100):
                 say(line)
             say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
             return 0
-        found = export(
-            source.path,
-            named.policy,
-            checkpoint=named.label or "last",
-            output=arguments.output,
-            samples=arguments.samples,
-            batch_sizes=arguments.batch,
-        )
+        label, output = named.label or "last", arguments.output
+        found = export(source.path, named.policy, checkpoint=label, output=output, samples=samples, batch_sizes=sizes)
     except (ExportError, RunFailed) as error:
         complain(f"arena: failed: {error}\n")
         return 1

@@ -161,7 +161,7 @@ def _made(entry: CustomRule | CustomPairings, path: str) -> Any:
 def _called(made: Any, method: str, *arguments: Any) -> Any:
     try:
         return getattr(made, method)(*arguments)
-    except Exception as error:  # any error of the user's code
+    except (Exception, SystemExit) as error:  # any error of the user's code
         raise ConfigError(
             f"{type(made).__name__}.{method}() raised {type(error).__name__}: {error}{registry.where_raised(error)}"
         ) from error

@@ -200,9 +200,9 @@ def opponent_of(config: Config, source: Source, against: str, *, path: str = "--
         return config.policies[against]
     if (other := other_policy(source, against, path=path)) is not None:
         return other
-    added = registry.target_of(against, "algorithm")
-    if against not in registry.ALGORITHMS and ":" not in against and added is None:
-        known = [*config.policies, *registry.ALGORITHMS]
+    added = [one.name for one in registry.added() if one.kind == "algorithm"]
+    if against not in registry.ALGORITHMS and ":" not in against and against not in added:
+        known = [*config.policies, *registry.ALGORITHMS, *added]
         raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path=path)
     try:
         registry.configured_algorithm(against, {}, acts=True, path="")

@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from arena.callbacks import StartedRun
-from arena.config import yaml
+from arena.errors import ConfigError
 from arena.loggers import artifacts as kinds
 from arena.records.atomic import private, replacing
 from arena.records.folder import RunFolder
@@ -27,9 +28,9 @@ class Mlflow:
 
     Args:
         tracking_uri: of the server, or of a database, as `sqlite:///mlflow.db`; None: as MLflow's environment says.
-        experiment: its name there; None: that of the experiment of a trial, else the configuration's.
-        run_name: None: that of the run folder.
-        tags: of the run there.
+        experiment: the experiment in MLflow; None: a trial's experiment, for another run the name of the configuration.
+        run_name: the run in MLflow; None: the name of the run folder.
+        tags: of the run in MLflow.
         artifacts: what to send beside numbers, of `checkpoints` and `videos`.
     """
 
@@ -42,6 +43,9 @@ class Mlflow:
         tags: Mapping[str, str] | None = None,
         artifacts: Sequence[str] = (),
     ) -> None:
+        if urlsplit(tracking_uri or "").password is not None:
+            remedy = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or all of it as MLFLOW_TRACKING_URI"
+            raise ConfigError(f"a password in `tracking_uri` does not belong into a configuration; {remedy}")
         self._uri, self._experiment, self._run_name, self._tags = tracking_uri, experiment, run_name, tags
         self._artifacts = kinds.checked(artifacts)
         self._done = False
@@ -58,8 +62,7 @@ class Mlflow:
             self._step = self._client.get_run(self._id).data.metrics.get("ticks", -1)
             self._client.update_run(self._id, status="RUNNING")
             return
-        config = RunFolder(run.folder).config
-        data = yaml.load(config.read_text(), source=str(config))
+        data = kinds.published_config(RunFolder(run.folder))
         of_trial = run.folder.resolve().parent.parent
         name = self._experiment or (of_trial.name if (of_trial / "experiment.yaml").exists() else data["name"])
         created = self._client.create_run(

@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arena.callbacks import StartedRun
-from arena.config import yaml
 from arena.errors import ConfigError, nearest
 from arena.loggers import artifacts as kinds
 from arena.records.atomic import private, replacing
@@ -34,12 +33,13 @@ class WandB:
     Args:
         artifacts: what to send beside numbers, of `checkpoints` and `videos`.
         options: those of `wandb.init`. Defaults: `name` is that of the run folder, `dir` the folder, `config` the
-            resolved configuration, `id` is kept in the folder, `resume` is `allow`, and `group` is the experiment of a
-            trial.
+            resolved configuration without `loggers`, `id` is kept in the folder, `resume` is `allow`, and `group` is
+            the experiment of a trial.
     """
 
     def __init__(self, *, artifacts: Sequence[str] = (), **options: Any) -> None:
-        if "api_key" in options:
+        settings = options.get("settings")
+        if "api_key" in {**options, **(settings if isinstance(settings, Mapping) else {})}:
             raise ConfigError("a key does not belong into a configuration; set WANDB_API_KEY, or use `wandb login`")
         import wandb
 
@@ -51,7 +51,7 @@ class WandB:
 
     def on_start(self, run: StartedRun) -> None:
         """Begins the run there, or continues it."""
-        folder, path = RunFolder(run.folder), run.folder / _ID
+        path = run.folder / _ID
         if not path.exists():  # the identity of the run there
             with replacing(path) as file:
                 file.write(secrets.token_hex(8).encode())
@@ -61,7 +61,7 @@ class WandB:
         options = {
             "name": run.folder.name,
             "dir": str(run.folder),
-            "config": yaml.load(folder.config.read_text(), source=str(folder.config)),
+            "config": kinds.published_config(RunFolder(run.folder)),
             "id": identity,
             "resume": "allow",
             "group": experiment.name if (experiment / "experiment.yaml").exists() else None,

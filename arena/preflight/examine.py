@@ -372,7 +372,7 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         hint = registry.load_object("envs.adapters.screen:screen_hint")(error)
         raise ConfigError(
             f"environment {match.env!r} could not be made with {match.game.kwargs}: "

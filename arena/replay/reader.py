@@ -32,6 +32,8 @@ from arena.records.folder import MANIFEST, NAMES, lanes_in, matches_in, start_an
 from arena.registry import EXTERNAL
 from arena.replay.format import Begin, Leaves, Manifest, chunks_in, damaged, manifest_of
 
+MOST_PLAYED = 20_000  # ticks that may be played again for pictures of a newest episode: about a minute
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -60,12 +62,18 @@ class Episode(NamedTuple):
     begin: int  # ticks of the match before its first one
     end: int  # its last tick
     place: int  # index of its begin in the recording's `begins`
+    game: int  # likewise of the begin for which its game was made: from there it is played again
     recording: Recording
 
     @property
     def length(self) -> int:
         """Its ticks."""
         return self.end - self.begin
+
+    @property
+    def played(self) -> int:
+        """The ticks to play, from where its game was made."""
+        return self.end - self.recording.begins[self.game].tick
 
 
 @dataclass(frozen=True)
@@ -108,21 +116,23 @@ class MatchReplays:
         """The episodes that have ended, by lane and number; also those that were cut at the end of a leg."""
         found = {}
         for recording in self.recordings:
-            last: dict[int, tuple[int, int, int]] = {}
+            last: dict[int, tuple[int, int, int, int]] = {}
+            game = 0
             for place, begin in enumerate(recording.begins):
+                game = place if begin.new_game else game
                 for position, number in zip(begin.lanes, begin.episodes, strict=True):
-                    before, tick, at = last.get(position, (number, 0, 0))
+                    before, tick, at, made = last.get(position, (number, 0, 0, 0))
                     if number > before:  # the next episode in a lane has a higher number
                         lane = recording.lanes[position]
-                        found[lane, before] = Episode(lane, before, tick, begin.tick, at, recording)
-                    last[position] = (number, begin.tick, place)
+                        found[lane, before] = Episode(lane, before, tick, begin.tick, at, made, recording)
+                    last[position] = (number, begin.tick, place, game)
         return [found[key] for key in sorted(found)]
 
     def newest(self) -> Episode | None:
-        """The newest episode that ended before its leg, as others were mostly cut; else the newest one, if any."""
+        """The newest episode: first of those that play within `MOST_PLAYED` ticks, then of those that were not cut."""
         return max(
             self.episodes(),
-            key=lambda one: (one.end < one.recording.start + one.recording.ticks, one.end),
+            key=lambda one: (one.played <= MOST_PLAYED, one.end < one.recording.start + one.recording.ticks, one.end),
             default=None,
         )
 

@@ -62,10 +62,9 @@ def events_of(
     Only its lane is played, from where its game was made; events of earlier episodes are left out.
     """
     recording = episode.recording
-    since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.new_game)
     position = recording.lanes.index(episode.lane)
     with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
-        for event in playback.events(since=since):
+        for event in playback.events(since=episode.game):
             if hasattr(drawer := drawer_of(playback.game), "policies"):
                 drawer.policies = [entity.policy for entity in match.manifest.entities]
             if not event.same[0]:

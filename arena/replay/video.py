@@ -19,7 +19,7 @@ import numpy as np
 
 from arena.errors import ConfigError, WriteError, nearest
 from arena.records.atomic import check_place, private
-from arena.replay.reader import Episode, MatchReplays, read_replays
+from arena.replay.reader import MOST_PLAYED, Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, pictures_of, pieces_of, rendering
 
 SUFFIXES = (".mp4", ".gif", ".webp")
@@ -108,6 +108,8 @@ def write_newest(run: Path, path: Path, policy: str | None = None) -> None:
     found = next(((match, newest) for match in matches if (newest := match.newest()) is not None), None)
     if found is None:
         raise ConfigError("no whole episode is recorded", source=str(run))
+    if found[1].played > MOST_PLAYED:
+        raise ConfigError(f"no episode plays within {MOST_PLAYED:,} ticks; `arena replay --video` writes longer ones")
     write_episode(path, *found)
 
 

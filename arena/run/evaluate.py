@@ -31,7 +31,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
 from arena.run.console import CONSOLE_OUTPUT, Output
-from arena.run.evaluation import episodes_per_lane
+from arena.run.evaluation import alike, episodes_per_lane
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -86,7 +86,7 @@ def evaluate(
     Returns:
         a row for each policy and checkpoint: `checkpoint`, `policy`, `against`, `episodes`, `return` (the mean),
         `return_std`, `length` in ticks, `games` that had a winner or were drawn, the shares `wins`, `draws`, `losses`
-        of them, and `folder` of the records.
+        of them, `alike` (all games of the same players had one length and return), and `folder` of the records.
 
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
@@ -96,9 +96,11 @@ def evaluate(
     rows, listener = Table(), Listener(None)
 
     def add(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
+        same = alike(run)
         for policy in match.titles:
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]
+            line["alike"] = any(policy in players for players in same)
             rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path})
 
     if episodes < 1:

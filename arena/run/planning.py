@@ -9,6 +9,8 @@ from __future__ import annotations
 from arena import registry
 from arena.callbacks import made
 from arena.config import Config
+from arena.config.schema import CallbackConfig
+from arena.errors import ConfigError
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
@@ -30,6 +32,9 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     plan = make_plan(config, ranks=ranks)
     made(plan.config.callbacks)
     made(plan.config.loggers, "loggers")
+    sending = [one for one in map(CallbackConfig.of, plan.config.loggers) if one.class_ in registry.LOGGERS]
+    if config.record != "replays" and any("videos" in one.options.get("artifacts", ()) for one in sending):
+        raise ConfigError("`artifacts: [videos]` needs `record: replays`", path="loggers")
     if plan.config.curriculum is not None:
         from arena.run.hooks import made_curriculum  # this module is imported by every launcher
 

@@ -83,7 +83,7 @@ def test_name_is_for_one_thing_alone() -> None:
     with pytest.raises(ConfigError, match="the algorithm 'ppo' is there already"):
         arena.register_algorithm("ppo", Countdown)
     for name in ("My", "1st", "a-b", "a:b", ""):
-        with pytest.raises(ConfigError, match="cannot be used; lowercase letters"):
+        with pytest.raises(ConfigError, match="cannot be used: use lowercase letters"):
             arena.register_wrapper(name, Countdown)
     with pytest.raises(ConfigError, match="cannot be called"):
         arena.register_callback("three", 3)  # type: ignore[arg-type]

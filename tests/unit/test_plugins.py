@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from arena import registry
+from arena.cli.list.catalog import options_of
 from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
@@ -88,6 +89,8 @@ def test_plugins_are_used_by_name_and_imported_only_then(site: Path, tmp_path: P
     assert (played.folder.path / "written").read_text() == "10"
     source = Source.of({"name": "test", **OF_PLUGIN})
     assert opponent_of(source.config, source, "evenly").algorithm == "evenly"
+    with pytest.raises(ConfigError, match="'evnly' is no policy and no algorithm; did you mean 'evenly'"):
+        opponent_of(source.config, source, "evnly")
 
 
 def test_processes_find_plugins_without_a_key_of_the_configuration(site: Path) -> None:
@@ -107,13 +110,14 @@ def test_processes_find_plugins_without_a_key_of_the_configuration(site: Path) -
 
 def test_broken_plugin_is_named_and_others_work(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = "[arena.algorithms]\nbroken = plugin_broken:Worker\nabsent = plugin_absent:Worker\n"
-    broken += "[arena.loggers]\nlacks = plugin_parts:Nothing\n"
-    install(site, "worn", broken, plugin_broken="1 / 0\n")
+    broken += "leaves = plugin_leaves:Worker\n[arena.loggers]\nlacks = plugin_parts:Nothing\n"
+    install(site, "worn", broken, plugin_broken="1 / 0\n", plugin_leaves="raise SystemExit(3)\n")
     registry._plugins.cache_clear()
     assert len(play(OF_PLUGIN, tmp_path).episodes) == 4
     for name, words in [
         ("broken", "'plugin_broken' was found, but importing it failed with ZeroDivisionError"),
         ("absent", "there is no module 'plugin_absent'"),
+        ("leaves", "importing it failed with SystemExit: 3"),
     ]:
         with pytest.raises(ConfigError, match=words) as caught:
             registry.configured_algorithm(name, {}, acts=False, path="policies.a")
@@ -123,7 +127,7 @@ def test_broken_plugin_is_named_and_others_work(site: Path, tmp_path: Path, caps
     shown = {line.split()[0]: " ".join(line.split()[1:]) for line in capsys.readouterr().out.splitlines()}
     assert shown["evenly"] == "algorithm of parts 1.5: Draws its actions, from a plugin"
     assert shown["counted"] == "environment of parts 1.5: Counts down, from a plugin"
-    for name, kind in (("broken", "algorithm"), ("absent", "algorithm"), ("lacks", "logger")):
+    for name, kind in (("broken", "algorithm"), ("absent", "algorithm"), ("leaves", "algorithm"), ("lacks", "logger")):
         assert shown[name].startswith(f"{kind} of worn 1.5, CANNOT BE USED: ")
 
 
@@ -137,8 +141,35 @@ def test_name_of_two_plugins_or_of_a_built_in_is_refused(site: Path, capsys: pyt
         registry.algorithm("My")
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
-    assert "the name 'ppo' of twin 1.5 cannot be used: it is built in" in shown
-    assert "the name 'My' of twin 1.5 cannot be used: lowercase letters" in shown
+    assert (
+        "'ppo' of twin 1.5 cannot be used: it is built in; rename it in the entry points, or name 'other:PPO'" in shown
+    )
+    assert "'My' of twin 1.5 cannot be used: use lowercase letters, digits and '_'" in shown
+    assert main(["list", "My"]) == 2
+    assert "or name 'other:My'" in capsys.readouterr().err
+
+
+def test_one_name_of_several_kinds_shows_all_of_them(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = "[arena.environments]\nevenly = plugin_parts:Counted\nppo = plugin_parts:Counted\n"
+    install(site, "more", names + "[arena.loggers]\nevenly = plugin_parts:WritesLast\n")
+    registry._plugins.cache_clear()
+    assert main(["list"]) == 0
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "evenly algorithm of parts 1.5: Draws its actions, from a plugin" in shown
+    assert "evenly environment of more 1.5: Counts down, from a plugin" in shown
+    assert "evenly logger of more 1.5: Writes the newest result, from a plugin" in shown
+    assert main(["list", "evenly", "ppo"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in shown if line[0] != " "] == [
+        "evenly (algorithm)",
+        "evenly (environment)",
+        "evenly (logger)",
+        "ppo",
+        "ppo (environment)",
+    ]
+    of_plugin = shown[shown.index("ppo (environment)") + 1 :]
+    assert of_plugin[0].split()[0] == "length" and not any(line.startswith("  n_steps ") for line in of_plugin)
+    assert "n_steps" in {option.name for option in options_of("ppo")}, "the built-in one is first"
 
 
 def test_unknown_name_suggests_a_plugin(site: Path) -> None:

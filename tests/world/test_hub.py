@@ -11,8 +11,11 @@ import pytest
 from scipy import stats
 
 import arena
+from arena.cli.hub import write_hub
 from arena.cli.main import main
 from arena.config import yaml
+from arena.errors import WriteError
+from arena.league.sources import named_in_run
 from arena.serving import load_policy
 from in_process import one_match, train
 
@@ -64,10 +67,77 @@ def test_what_cannot_be_made_is_left_out_with_a_word(tmp_path: Path, capsys: pyt
     run = train(one_match({"make": "games:Countdown"}, {"blue": learner}, ticks=20), tmp_path / "run").path
     assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "2"]) == 0
     shown = capsys.readouterr().out
-    assert "card: step 1, restore: the algorithm 'learners:LearnerWithActor'" in shown
+    words = "without a network for other runtimes: step 1, restore: the algorithm 'learners:LearnerWithActor'"
+    assert words in shown
     assert "without a video: the game 'games:Countdown' draws no pictures" in shown
     assert {path.name for path in (tmp_path / "card").iterdir()} == {"README.md", "checkpoints", "config.yaml"}
     assert metadata_of(tmp_path / "card")["tags"][2:] == ["LearnerWithActor", "Countdown"]
+
+
+def test_games_that_are_alike_have_no_interval_on_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = {"algorithm": "learners:LearnerWithActor"}
+    run = train(one_match({"make": "games:Countdown"}, {"blue": learner}, ticks=20), tmp_path / "run").path
+    (row,) = arena.evaluate(run, 12, run_dir=tmp_path / "played")
+    assert row["alike"] and row["episodes"] == 12
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "12"]) == 0
+    words = f"mean_reward {row['return']:.2f}, 12 episodes, without intervals: games of the same players all had"
+    assert words in capsys.readouterr().out
+    assert words in (tmp_path / "card" / "README.md").read_text()
+    (metric,) = metadata_of(tmp_path / "card")["model-index"][0]["results"][0]["metrics"]
+    assert metric["value"] == f"{row['return']:.2f}"
+
+
+def test_one_episode_has_no_interval(tmp_path: Path) -> None:
+    learner = {"algorithm": "learners:LearnerWithActor"}
+    run = train(one_match({"make": "games:Countdown"}, {"blue": learner}, ticks=20), tmp_path / "run").path
+    assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "1"]) == 0
+    (metric,) = metadata_of(tmp_path / "card")["model-index"][0]["results"][0]["metrics"]
+    assert "+/-" not in metric["value"]
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two learners, with a logger that has a key; blue alone has a checkpoint of tick 20."""
+    secret = {"class": "recorders:RecordsAll", "options": {"name": "a-key"}}
+    duel = {**DUEL, "policies": {"blue": PPO, "red": PPO}, "loggers": [secret], "callbacks": [secret]}
+    run = train({**duel, "seed": 5, "checkpoint_every": 20}, tmp_path_factory.mktemp("hub") / "run").path
+    next((run / "checkpoints" / "red").glob("*20.ckpt")).unlink()
+    return run
+
+
+def test_opponents_play_and_are_written_at_their_newest_checkpoints(league: Path, tmp_path: Path) -> None:
+    card = tmp_path / "card"
+    assert main(["export", f"{league}:blue@20", "--hub", str(card), "--episodes", "8"]) == 0
+    assert [int(path.stem) for path in sorted(card.glob("checkpoints/*/*.ckpt"))] == [20, 40]
+    (metric, *_) = metadata_of(card)["model-index"][0]["results"][0]["metrics"]
+    rows = arena.evaluate(card, 8, run_dir=tmp_path / "again")
+    returns = {row["policy"]: row["return"] for row in rows}
+    assert metric["value"].split()[0] == f"{returns['blue']:.2f}"
+    published = (card / "config.yaml").read_text()
+    assert "a-key" not in published and "a-key" in (league / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left")])
+def test_failure_leaves_nothing_behind(
+    run: Path, tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("arena.cli.hub.write_newest", fails)
+    with pytest.raises((KeyboardInterrupt, WriteError)):
+        [*write_hub(*named_in_run(f"{run}:blue"), str(tmp_path / "card"), episodes=4)]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_video_that_cannot_be_written_is_left_out(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise WriteError("the encoder has failed")
+
+    monkeypatch.setattr("arena.cli.hub.write_newest", fails)
+    lines = [*write_hub(*named_in_run(f"{run}:blue"), str(tmp_path / "card"), episodes=4)]
+    assert "without a video: the encoder has failed" in lines
+    assert [path.name for path in tmp_path.iterdir()] == ["card"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +146,10 @@ def test_what_cannot_be_made_is_left_out_with_a_word(tmp_path: Path, capsys: pyt
         ([":blu"], "there is no policy 'blu'; did you mean 'blue'?"),
         ([":red"], "there is no checkpoint 'last'"),
         ([":blue@7"], "there is no checkpoint '7'"),
-        ([":blue", "--output", "x"], "--hub: is not allowed with --output or --json"),
+        ([":blue", "--output", "x"], "--output: is not allowed with --hub"),
+        ([":blue", "--samples", "300"], "--samples: is not allowed with --hub"),
+        ([":blue", "--batch", "1"], "--batch: is not allowed with --hub"),
+        ([":blue", "--json"], "--json: is not allowed with --hub"),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(

@@ -75,6 +75,21 @@ def test_logger_that_raises_is_dropped_with_one_warning(where: str, tmp_path: Pa
             "and 'videos'; found ['video']",
         ),
         ({"class": "mlflow", "options": {"artifacts": "videos"}}, "loggers[1].options", "`artifacts` is a list"),
+        (
+            {"class": "mlflow", "options": {"artifacts": ["videos"]}},
+            "loggers",
+            "`artifacts: [videos]` needs `record: replays`",
+        ),
+        (
+            {"class": "wandb", "options": {"settings": {"api_key": "x"}}},
+            "loggers[1].options",
+            "a key does not belong into a config",
+        ),
+        (
+            {"class": "mlflow", "options": {"tracking_uri": "https://me:hidden@host"}},
+            "loggers[1].options",
+            "a password in `tracking_uri` does not belong into a configuration; set MLFLOW_TRACKING_USERNAME and",
+        ),
         ({"class": "mlflow", "options": {"uri": "x"}}, "loggers[1].options.uri", "Mlflow has no option 'uri'"),
     ],
 )
@@ -83,7 +98,16 @@ def test_wrong_logger_is_refused(entry: Any, path: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         checked_plan(config, ranks=1)
     assert caught.value.path == path
-    assert words in caught.value.message
+    assert words in caught.value.message and "hidden" not in caught.value.message
+
+
+def test_videos_without_their_packages_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = {"class": "mlflow", "options": {"artifacts": ["videos"]}}
+    config = parse_config({"name": "test", **DUEL, "record": "replays", "loggers": [logger]}, source="test")
+    checked_plan(config, ranks=1)
+    monkeypatch.setattr("arena.replay.video._PACKAGES", {"no_such_module": "imageio-ffmpeg"})
+    with pytest.raises(ConfigError, match="a video needs imageio-ffmpeg; the extra 'video' brings them"):
+        checked_plan(config, ranks=1)
 
 
 MLFLOW = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}  # a database takes 20 s to create
@@ -154,7 +178,7 @@ history = client.get_metric_history(run.info.run_id, "episodes_total")
 files = [file.path for place in ("checkpoints/blue", "videos")
     for file in client.list_artifacts(run.info.run_id, place)]
 json.dump([run.info.run_id, run.info.status, run.info.run_name, run.data.tags["of"], run.data.params["seed"],
-    [[one.step, one.value] for one in history], files], sys.stdout)
+    [[one.step, one.value] for one in history], files, [one for one in run.data.params if "logger" in one]], sys.stdout)
 """
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -164,9 +188,9 @@ json.dump([run.info.run_id, run.info.status, run.info.run_name, run.data.tags["o
         text=True,
         check=True,
     )
-    identity, status, name, tag, seed, history, files = json.loads(ended.stdout)
+    identity, status, name, tag, seed, history, files, of_loggers = json.loads(ended.stdout)
     assert (identity, status, name) == ((run / "mlflow_id").read_text(), "FINISHED", "run")
-    assert (tag, seed) == ("test", "5")
+    assert (tag, seed, of_loggers) == ("test", "5", [])
     assert history == [[tick, line["episodes_total"]] for tick, line in lines.items()]
     assert {f"checkpoints/blue/{tick:012d}.ckpt" for tick in (40, 80, 120)} <= set(files)
     assert files[-1] == "videos/newest_episode.mp4"

@@ -27,6 +27,7 @@ from arena.replay.format import Chunk
 from arena.replay.playback import Difference
 from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
+from arena.replay.video import write_newest
 from arena.roles.protocol import RoleFailed
 from command import Command
 from damaged_folders import without_checksums
@@ -140,6 +141,34 @@ def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
     match = match_of(played)
     assert sum(begin.new_game for recording in match.recordings for begin in recording.begins) == 4
     check(played)
+
+
+def test_newest_episode_is_one_that_plays_within_few_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = play(run_of("games:Countdown", kwargs={"length": 7}, checkpoint_every=60), tmp_path).folder.path
+    ends = [one.end for one in match_of(run).episodes()]
+    assert newest_end(run) == max(end for end in ends if end < 60) > 30
+    monkeypatch.setattr("arena.replay.reader.MOST_PLAYED", 30)
+    assert newest_end(run) == max(end for end in ends if end <= 30)
+    monkeypatch.setattr("arena.replay.video.MOST_PLAYED", 1)
+    with pytest.raises(ConfigError, match="no episode plays within 1 ticks"):
+        write_newest(run, tmp_path / "newest.gif")
+
+
+def newest_end(run: Path) -> int:
+    """The last tick of the newest episode."""
+    newest = match_of(run).newest()
+    assert newest is not None
+    return newest.end
+
+
+def test_played_ticks_begin_where_the_game_was_made(tmp_path: Path) -> None:
+    Faulty.forget()
+    kwargs = {"length": 5, "fault": "raise", "at": 7}
+    match = match_of(play(run_of("faulty_games:Faulty", lanes=2, kwargs=kwargs, on_env_error="restart"), tmp_path))
+    for one in match.episodes():
+        made = [begin.tick for begin in one.recording.begins[: one.place + 1] if begin.new_game][-1]
+        assert one.played == one.end - made
+    assert {one.played for one in match.episodes()} != {one.end for one in match.episodes()}
 
 
 def test_game_with_global_randomness_is_not_reproduced(tmp_path: Path) -> None:

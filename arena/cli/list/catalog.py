@@ -76,32 +76,33 @@ class Option(NamedTuple):
     kind: Any = None  # its type, of a key
 
 
-def registered_names() -> dict[str, tuple[str, Any]]:
-    """What users have registered: by name its kind and the object."""
-    return {
-        name: (kind, found) for kind, known in vars(registry.REGISTERED).items() for name, found in vars(known).items()
-    }
+def kinds_of(name: str) -> list[str]:
+    """The kinds of objects with this name, a built-in one first."""
+    built_in = [shelf[:-1] for shelf, catalog in SHELVES.items() if name in catalog.entries]
+    return list(dict.fromkeys([*built_in, *(one.kind for one in registry.added() if one.name == name)]))
 
 
-def options_of(name: str) -> list[Option]:
-    """The options of something by its short name, or of an algorithm as `package.module:Class`, in source order."""
-    if name in registry.ENVIRONMENTS or name in registry.EXTERNAL:
-        made = registry.environment_factory(name)
-        return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
-    if name in registry.WRAPPERS:
-        return _fields(registry.wrapper(name))
-    registered, plugins = registered_names(), {plugin.name: plugin for plugin in registry.plugins()}
-    if name in registered and registered[name][0] != "algorithm":
-        return _arguments(registered[name][1])
-    if name in plugins and plugins[name].kind != "algorithm":
-        return _arguments(registry.load_plugin(plugins[name]))
-    if name in _PARTS_OF_MATCHES:
-        return keys_of(_PARTS_OF_MATCHES[name])
-    if ":" not in name and name not in {**registry.ALGORITHMS, **registered, **plugins}:
-        known = nearest(name, [*BUILT_IN, *SHELVES, *registered, *plugins])
+def options_of(name: str, kind: str = "") -> list[Option]:
+    """The options of something by its short name, or of an algorithm as `package.module:Class`, in source order.
+
+    `kind` is of `kinds_of`, by default the first one.
+    """
+    kinds = kinds_of(name)
+    if ":" not in name and not kinds:
+        known = nearest(name, [*BUILT_IN, *SHELVES, *(one.name for one in registry.added())])
         raise ConfigError(
             f"there is nothing called {name!r}; {known}; or an algorithm of your own as 'package.module:Name'"
         )
+    kind = kind or [*kinds, "algorithm"][0]
+    if name not in BUILT_IN or kind != kinds[0]:
+        for made in (registry.load_plugin(one) for one in registry.added() if (one.kind, one.name) == (kind, name)):
+            if kind != "algorithm":
+                return _arguments(made)
+    elif kind in ("environment", "connection"):
+        made = registry.environment_factory(name)
+        return keys_of(made.Options) if hasattr(made, "Options") else _arguments(made)
+    elif kind != "algorithm":
+        return _fields(registry.wrapper(name)) if kind == "wrapper" else keys_of(_PARTS_OF_MATCHES[name])
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
     if isinstance(declared, type) and issubclass(declared, msgspec.Struct):

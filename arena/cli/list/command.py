@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from arena import registry
-from arena.cli.list.catalog import BUILT_IN, SHELVES, Catalog, docstring, keys_of, options_of, registered_names
+from arena.cli.list.catalog import BUILT_IN, SHELVES, docstring, keys_of, kinds_of, options_of
 from arena.config import league, matches, schema
 from arena.errors import ConfigError
 from arena.terminal.output import say
@@ -74,12 +74,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def lines(name: str) -> list[str]:
-    """Something and its options, for a terminal."""
-    found = options_of(name)
-    widths = [max((len(option[column]) for option in found), default=0) for column in (0, 1)]
-    head = f"{name}: {BUILT_IN[name]}" if name in BUILT_IN else name
-    rows = [f"  {option.name:<{widths[0]}}  {option.default:<{widths[1]}}  {option.text}".rstrip() for option in found]
-    return [head, *(rows or ["  no options"])]
+    """Something and its options, for a terminal; all that have this name, one after the other."""
+    kinds, shown = kinds_of(name), list[str]()
+    for kind in kinds or ["algorithm"]:
+        found = options_of(name, kind)
+        widths = [max((len(option[column]) for option in found), default=0) for column in (0, 1)]
+        head = f"{name}: {BUILT_IN[name]}" if name in BUILT_IN and kind == kinds[0] else name
+        shown.append(head if len(kinds) < 2 else f"{head} ({kind})")
+        rows = [f"  {one.name:<{widths[0]}}  {one.default:<{widths[1]}}  {one.text}".rstrip() for one in found]
+        shown += rows or ["  no options"]
+    return shown
 
 
 def listing() -> list[str]:
@@ -89,19 +93,18 @@ def listing() -> list[str]:
     def about(kind: str, found: Any) -> str:
         return f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
 
-    added = {"registered": {name: about(kind, found) for name, (kind, found) in registered_names().items()}}
-    added["plugins"] = {}
-    for plugin in registry.plugins():
-        kind = f"{plugin.kind} of {plugin.distribution}"
+    rows = {shelf.title: [*shelf.entries.items()] for shelf in SHELVES.values()}
+    for plugin in registry.added():
+        kind = f"{plugin.kind} of {plugin.distribution}".removesuffix(" of ")
         try:
             text = about(kind, registry.load_plugin(plugin))
         except ConfigError as error:  # the others can be used
             text = f"{kind}, CANNOT BE USED: {error.message}"
-        added["plugins"][plugin.name] = text
+        rows.setdefault("plugins" if plugin.distribution else "registered", []).append((plugin.name, text))
     return [
         line
-        for shelf in (*SHELVES.values(), *(Catalog(title, names) for title, names in added.items() if names))
-        for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {text}" for name, text in shelf.entries.items()))
+        for title, named in rows.items()
+        for line in (f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in named))
     ]
 
 
