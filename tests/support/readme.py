@@ -86,16 +86,18 @@ def without_numbers(line: str) -> str:
 
 
 def missing(shown: Sequence[str], printed: str) -> list[str]:
-    """The shown lines that were not printed, in any order; each printed line stands for one."""
+    """The shown lines that were not printed, in any order; each printed line stands for one, `...` for any text."""
     left = [without_numbers(line) for line in printed.splitlines()]
     found = []
     for line in shown:
         if line.strip() in ("", "..."):
             continue
-        if without_numbers(line) in left:
-            left.remove(without_numbers(line))
-        else:
+        form = ".*".join(map(re.escape, without_numbers(line).split("...")))
+        alike = next((number for number, other in enumerate(left) if re.fullmatch(form, other)), None)
+        if alike is None:
             found.append(line)
+        else:
+            del left[alike]
     return found
 
 

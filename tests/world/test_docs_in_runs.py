@@ -29,12 +29,15 @@ CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
 
 SHORT_GAMES = ("touchdown_1v1.yaml", "touchdown_1v1.yaml --set envs.touchdown.kwargs.max_steps=60")
 SHORTER = {
+    "docs/curriculum.md": [("ticks: 400 ", "ticks: 60 ")],
     DATA: [("--ticks 1000", "--ticks 250"), SHORT_GAMES],
     "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
-    "docs/leagues.md": [("ticks: 200", "ticks: 100")],
+    "docs/league-recipes.md": [("--set rounds=3", "--set rounds=2")],
+    "docs/leagues.md": [("ticks: 1000 ", "ticks: 200 "), ("n_steps: 100", "n_steps: 50"), ("--ticks 200", "--ticks 50")],
     "docs/own-leagues.md": [("ticks: 200", "ticks: 100")],
     "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
+    "docs/statistics.md": [("ticks: 1000", "ticks: 200")],
     "docs/tutorial.md": [
         ("ticks: 2000", "ticks: 500"),
         ("ticks: 4000", "ticks: 1500"),
@@ -89,6 +92,7 @@ def test_comparison_of_lines_can_fail() -> None:
     assert readme.missing(["won 5 % of 7 games"], "won 12 % of 20 games") == []
     assert readme.missing(["won 5 % of 7 games"], "lost 12 % of 20 games") == ["won 5 % of 7 games"]
     assert readme.missing(["a", "a"], "a\nb") == ["a"]
+    assert readme.missing(["a ... b", "a ... c"], "a 1 b\na 2 b") == ["a ... c"]
 
 
 def test_worker_of_the_readme_learns(tmp_path: Path) -> None:
