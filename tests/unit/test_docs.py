@@ -121,7 +121,7 @@ def test_every_option_of_a_built_in_game_is_named_with_its_default(name: str) ->
 
 
 def test_every_wrapper_and_algorithm_is_named() -> None:
-    assert set(registry.WRAPPERS) <= set(ENVIRONMENTS.table("Wrappers"))
+    assert set(registry.WRAPPERS) <= set(readme.PAGES["docs/wrappers.md"].table("Wrappers"))
     table = readme.PAGES["docs/algorithms/index.md"].prose
     assert [name for name in registry.ALGORITHMS if f"`{name}`" not in table] == []
     assert [name for name in registry.ALGORITHMS if f"`{name}`" not in readme.README.section("Algorithms")] == []
@@ -134,11 +134,11 @@ def test_configuration_keys_are_described() -> None:
     assert [key for key in keys if f"`{key}" not in told] == []
 
 
-EXTERNAL = readme.PAGES["docs/external-games.md"]
+HTTP = readme.PAGES["docs/http-games.md"]
 
 
 def test_every_key_of_http_is_described_with_its_default() -> None:
-    rows = EXTERNAL.table("Over HTTP")
+    rows = HTTP.table("Games over HTTP")
     for field in msgspec.structs.fields(HttpGames.Options):
         key = field.name
         (cells,) = [row for keys, row in rows.items() if key in re.findall(r"\w+", keys)]
@@ -148,7 +148,7 @@ def test_every_key_of_http_is_described_with_its_default() -> None:
 
 
 def test_every_status_and_code_of_http_is_described() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*?) \|", EXTERNAL.section("Requests and answers"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", HTTP.section("Requests and answers"), re.MULTILINE)
     told = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     assert told == {(status, code) for status, codes in STATUSES.items() for code in codes}
 

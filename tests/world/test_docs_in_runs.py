@@ -6,7 +6,10 @@ import json
 import re
 import shlex
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +19,7 @@ import yaml
 
 import readme
 from arena.cli.main import main
+from arena.cli.play import human
 from arena.records.journal import JournalReader
 from arena.registry import REGISTERED
 from in_process import one_match
@@ -69,14 +73,24 @@ def write_files(folder: Path, *pages: readme.Page) -> None:
             (folder / name).write_text(shorter(page, text), encoding="utf-8")
 
 
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """Lets `arena play` read what a shell command prints."""
+    with pytest.MonkeyPatch.context() as patch, subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        patch.setattr(human, "Console", partial(human.Console, shell.stdout.fileno()))
+        yield
+
+
 def run_commands(folder: Path, path: str) -> None:
     """Runs the commands of a page in a folder; each has to print what is shown."""
     page = readme.PAGES[path]
     write_files(folder, page)
     for step in page.steps():
+        answers, piped, command = step.command.rpartition(" | ")
         with working_directory(folder), StringIO() as printed:
-            with redirect_stdout(printed), redirect_stderr(printed):
-                code = main(shlex.split(shorter(page, f"{step.command} "))[1:])
+            with redirect_stdout(printed), redirect_stderr(printed), typed(answers) if piped else nullcontext():
+                code = main(shlex.split(shorter(page, f"{command} "))[1:])
             failed = any(line.startswith("arena: error:") for line in step.shown)
             assert code == (2 if failed else 0), f"$ {step.command}\n{printed.getvalue()}"
             assert readme.missing(step.shown, printed.getvalue()) == [], f"$ {step.command}\n{printed.getvalue()}"
