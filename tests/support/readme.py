@@ -70,6 +70,23 @@ class Page:
         rows = [line.strip("|").split(" | ") for line in self.section(heading).splitlines() if line.startswith("| `")]
         return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
 
+    def sentences(self) -> Iterator[str]:
+        """The sentences of the text, without headings and tables; an item of a list begins one, as does a colon.
+
+        A code span is one word, a link its text.
+        """
+        paragraph: list[str] = []
+        for line in [*self.prose.splitlines(), ""]:
+            text = line.strip()
+            item = re.match(r"(?:[-*]|\d+\.) ", text)
+            if paragraph and (item or not text or text[0] in "|#"):
+                plain = re.sub(r"`[^`]*`", "code", " ".join(paragraph))
+                plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", plain)
+                yield from re.split(r"(?<=[.!?:])[\"')*]*\s+", re.sub(r"\b(al|etc|vs)\.(?= [a-z(\d])", r"\1", plain))
+                paragraph = []
+            if text and text[0] not in "|#":
+                paragraph.append(text[item.end() :] if item else text)
+
     def links(self) -> list[str]:
         """The targets of links and pictures, without those on other sites."""
         return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.prose) if "://" not in link]

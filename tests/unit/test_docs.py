@@ -25,6 +25,7 @@ from arena.external.http_sessions import STATUSES
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
+WRITTEN = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
 PERSONS = re.compile(r"\b(?:no|every|some|any)body\b|\b(?:every|some|any)one\b|\bwhoever\b", re.IGNORECASE)
 
 
@@ -86,8 +87,28 @@ def test_every_command_parses_and_names_an_existing_configuration() -> None:
 
 
 def test_pages_have_no_anonymous_persons() -> None:
-    written = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
-    assert [(page.path, found[0]) for page in written for found in PERSONS.finditer(page.prose)] == []
+    assert [(page.path, found[0]) for page in WRITTEN for found in PERSONS.finditer(page.prose)] == []
+
+
+MOST_WORDS = 25
+
+
+def words(sentence: str) -> int:
+    return len(re.findall(r"[\w./'-]*\w", sentence))
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.path)
+def test_page_can_be_scanned(page: readme.Page) -> None:
+    assert [sentence for sentence in page.sentences() if words(sentence) > MOST_WORDS] == []
+    assert len(page.text.splitlines()) <= 350
+
+
+def test_sentences_are_those_of_text(tmp_path: Path) -> None:
+    text = "# No heading\n\nOne `a. b` [two three](x.md).\nFour (A et al. 2019): five\n\n- six; 7.5\n- 8\n\n| no |\n"
+    (tmp_path / "page.md").write_text(text)
+    found = list(readme.Page(str(tmp_path / "page.md")).sentences())
+    assert found == ["One code two three.", "Four (A et al 2019):", "five", "six; 7.5", "8"]
+    assert [words(sentence) for sentence in found] == [4, 5, 1, 2, 1]
 
 
 LEAGUES = readme.PAGES["docs/leagues.md"]

@@ -37,7 +37,11 @@ SHORTER = {
     DATA: [("--ticks 1000", "--ticks 250"), SHORT_GAMES],
     "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
     "docs/league-recipes.md": [("--set rounds=3", "--set rounds=2")],
-    "docs/leagues.md": [("ticks: 1000 ", "ticks: 200 "), ("n_steps: 100", "n_steps: 50"), ("--ticks 200", "--ticks 50")],
+    "docs/leagues.md": [
+        ("ticks: 1000 ", "ticks: 200 "),
+        ("n_steps: 100", "n_steps: 50"),
+        ("--ticks 200", "--ticks 50"),
+    ],
     "docs/own-leagues.md": [("ticks: 200", "ticks: 100")],
     "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
@@ -76,7 +80,10 @@ def write_files(folder: Path, *pages: readme.Page) -> None:
 @contextmanager
 def typed(command: str) -> Iterator[None]:
     """Lets `arena play` read what a shell command prints."""
-    with pytest.MonkeyPatch.context() as patch, subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as shell:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as shell,
+    ):
         assert shell.stdout is not None
         patch.setattr(human, "Console", partial(human.Console, shell.stdout.fileno()))
         yield
