@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ from working_folder import working_directory
 DATA = "docs/data.md"
 FOUR_MACHINES = "docs/four-machines.md"  # typed on several hosts by tests/mpi/test_several_hosts.py
 CHANGING = readme.PAGES["docs/changing-algorithms.md"]
-CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
+CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps()) or page.blocks("python")]
 
 
 SHORT_GAMES = ("touchdown_1v1.yaml", "touchdown_1v1.yaml --set envs.touchdown.kwargs.max_steps=60")
@@ -36,6 +37,10 @@ SHORTER = {
     "docs/curriculum.md": [("ticks: 400 ", "ticks: 60 ")],
     DATA: [("--ticks 1000", "--ticks 250"), SHORT_GAMES],
     "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
+    "docs/experiments.md": [
+        ("set={rate:", 'set={"ticks": 200, "matches[0].copies": 1, rate:'),
+        ("repeat=3", "repeat=2"),
+    ],
     "docs/league-recipes.md": [("--set rounds=3", "--set rounds=2")],
     "docs/leagues.md": [
         ("ticks: 1000 ", "ticks: 200 "),
@@ -46,6 +51,10 @@ SHORTER = {
     "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
     "docs/statistics.md": [("ticks: 1000", "ticks: 200")],
+    "docs/trainer.md": [
+        ("overrides={", 'overrides={"ticks": 500, "matches[0].copies": 1, '),
+        ("episodes=50", "episodes=5"),
+    ],
     "docs/tutorial.md": [
         ("ticks: 2000", "ticks: 500"),
         ("ticks: 4000", "ticks: 1500"),
@@ -89,8 +98,22 @@ def typed(command: str) -> Iterator[None]:
         yield
 
 
+def run_code(folder: Path, path: str) -> None:
+    """Runs the Python of a page in a folder: imports its files, then plays its other blocks one after the other."""
+    page = readme.PAGES[path]
+    files, found = page.files(), {"__name__": "page"}
+    with working_directory(folder), pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        for name in files:
+            if name.endswith(".py"):
+                runpy.run_path(name, run_name="page")
+        for body in page.blocks("python"):
+            if body not in files.values():
+                exec(compile(shorter(page, body), path, "exec"), found)
+
+
 def run_commands(folder: Path, path: str) -> None:
-    """Runs the commands of a page in a folder; each has to print what is shown."""
+    """Runs the commands of a page in a folder; each has to print what is shown. Then runs its code."""
     page = readme.PAGES[path]
     write_files(folder, page)
     for step in page.steps():
@@ -101,6 +124,7 @@ def run_commands(folder: Path, path: str) -> None:
             failed = any(line.startswith("arena: error:") for line in step.shown)
             assert code == (2 if failed else 0), f"$ {step.command}\n{printed.getvalue()}"
             assert readme.missing(step.shown, printed.getvalue()) == [], f"$ {step.command}\n{printed.getvalue()}"
+    run_code(folder, path)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -185,10 +209,6 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
 @pytest.mark.filterwarnings("ignore")
 def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_commands(tmp_path, DATA)
-    with working_directory(tmp_path):
-        found: dict[str, object] = {}
-        for body in readme.PAGES[DATA].blocks("python"):
-            exec(compile(body, DATA, "exec"), found)
     assert "effective_episodes" in capsys.readouterr().out
 
 
