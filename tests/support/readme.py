@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
-_NAMES = "train|plan|check|evaluate|tournament|exploit|replay|export|fake|serve|report|watch|slurm|doctor|list|board"
+_NAMES = (
+    "train|plan|check|evaluate|tournament|standings|exploit|replay|play|export|fake|serve|report|watch|experiment|slurm|"
+    "doctor|inspect|list|new|example|board"
+)
 _COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#\n]*")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 

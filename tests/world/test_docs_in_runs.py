@@ -27,7 +27,14 @@ from in_process import one_match
 from working_folder import working_directory
 
 DATA = "docs/data.md"
-FOUR_MACHINES = "docs/four-machines.md"  # typed on several hosts by tests/mpi/test_several_hosts.py
+SB3 = "docs/algorithms/sb3.md"
+ELSEWHERE = {
+    DATA: "below",
+    SB3: "below",
+    "docs/four-machines.md": "tests/mpi/test_several_hosts.py, on several hosts",
+    "docs/serving.md": "tests/world/test_serve.py, with a server",
+}
+"""Pages whose code is executed by a test of their own."""
 CHANGING = readme.PAGES["docs/changing-algorithms.md"]
 CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps()) or page.blocks("python")]
 
@@ -128,7 +135,7 @@ def run_commands(folder: Path, path: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [path for path in CONSOLES if path not in (DATA, FOUR_MACHINES)])
+@pytest.mark.parametrize("path", [path for path in CONSOLES if path not in ELSEWHERE])
 def test_commands_print_what_the_page_shows(path: str, tmp_path: Path) -> None:
     run_commands(tmp_path, path)
 
@@ -198,7 +205,7 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
     }
     match = one_match({"make": "touchdown", "kwargs": {"max_steps": 20}}, policies, ticks=40)
     (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
-    code = readme.PAGES["docs/algorithms/sb3.md"].files()["open_with_sb3.py"]
+    code = readme.PAGES[SB3].files()["open_with_sb3.py"]
     with working_directory(tmp_path):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "runs/my_run"]) == 0
         found: dict[str, object] = {}
