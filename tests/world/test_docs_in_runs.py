@@ -36,7 +36,7 @@ ELSEWHERE = {
 }
 """Pages whose code is executed by a test of their own."""
 CHANGING = readme.PAGES["docs/changing-algorithms.md"]
-CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps()) or page.blocks("python")]
+REFERENCE = [path for path in readme.PAGES if path.startswith("docs/api/")]
 
 
 SHORT_GAMES = ("touchdown_1v1.yaml", "touchdown_1v1.yaml --set envs.touchdown.kwargs.max_steps=60")
@@ -55,7 +55,11 @@ SHORTER = {
         ("--ticks 200", "--ticks 50"),
     ],
     "docs/own-leagues.md": [("ticks: 200", "ticks: 100")],
-    "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
+    "docs/own-networks.md": [
+        ("ticks: 1600", "ticks: 200"),
+        ("ticks: 2000", "ticks: 200"),
+        ("every: 1000", "every: 200"),
+    ],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
     "docs/statistics.md": [("ticks: 1000", "ticks: 200")],
     "docs/trainer.md": [
@@ -135,7 +139,14 @@ def run_commands(folder: Path, path: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [path for path in CONSOLES if path not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path, page in readme.PAGES.items()
+        if path not in (*ELSEWHERE, *REFERENCE) and (page.blocks("console", "python"))
+    ],
+)
 def test_commands_print_what_the_page_shows(path: str, tmp_path: Path) -> None:
     run_commands(tmp_path, path)
 
@@ -220,7 +231,7 @@ def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [path for path in readme.PAGES if path.startswith("docs/api/")])
+@pytest.mark.parametrize("path", REFERENCE)
 def test_examples_of_the_reference_print_what_they_say(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
