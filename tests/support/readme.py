@@ -15,7 +15,7 @@ _NAMES = (
     "train|plan|check|evaluate|tournament|standings|exploit|replay|play|export|fake|serve|report|watch|experiment|slurm|"
     "doctor|inspect|list|new|example|board"
 )
-_COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#\n]*")
+_COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#>\n]*")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
