@@ -1,14 +1,22 @@
 """The distribution `mpi-policy-arena`: three packages, import path = disk path."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+
+SITE = ""  # where the repository's files can be read, with a slash at the end; empty: not known
+
+README = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+# A package index resolves no relative links: they become absolute ones, or their text where the site is not known.
+LINK = r"!?\[([^]]*)\]\((?!https?:|#)([^)]*)\)"
+DESCRIPTION = re.sub(LINK, (lambda link: link[0].replace("](", f"]({SITE}")) if SITE else r"\1", README)
 
 setup(
     name="mpi-policy-arena",
     version="0.1.0",
     description="Many policies learning with and against each other, in many copies of many games, over MPI.",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=DESCRIPTION,
     long_description_content_type="text/markdown",
     author="the authors",
     license="MIT",

@@ -60,7 +60,7 @@ class TrainRun(RunCommand):
             always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
             league = standings.league_lines(found, most=standings.MOST, always=always)
             lines += [*(league if found.tables else found.without_winner)]
-            lines += standings.champion_lines(rounds.league_champions(run))
+            lines += [*rounds.decided_lines(run), *standings.champion_lines(rounds.league_champions(run))]
         lines += fault_lines(losses(run.folder.faults))
         if run.profile:
             lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]

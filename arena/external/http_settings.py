@@ -22,7 +22,7 @@ _Pause = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How games over HTTP are served, see `docs/external-games.md`."""
+    """How games over HTTP are served, see `docs/http-games.md`."""
 
     host: str = "127.0.0.1"  # at which to listen
     port: Port = 8000  # copy i of a match listens at port + i; 0: any free one

@@ -178,6 +178,18 @@ def league_standings(run: Run) -> LeagueTable:
     return league_table(found.timeline, found.cut, run.plan.config)._replace(without_winner=found.without_winner)
 
 
+def decided_lines(run: Run) -> list[str]:
+    """A line where a league is over before its last round, as the order of its players is decided."""
+    config, known = run.plan.config, rounds_file.read(run.folder)
+    rule = None if config.league is None else config.league.decided
+    if rule is None or len(known) == config.rounds:
+        return []
+    if not is_over(config, known, read(run.folder, last=run.plan.round).timeline):
+        return []
+    error = f"at an error of {rule.error:g}, differences below {rule.elo:g} Elo not counted"
+    return [f"the order is decided after {len(known)} of {config.rounds} rounds, {error}"]
+
+
 def league_champions(run: Run) -> list[Champion]:
     """The winners of the knockouts that are over."""
     return knockouts_won(run.folder, run.plan.config)

@@ -69,7 +69,10 @@ class Policy:
 
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis.
+            TypeError: the mask is an info, which has it as its `action_mask`.
         """
+        if isinstance(mask, Mapping):
+            raise TypeError("got an info as the mask, expected its array; use mask=info['action_mask']")
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
         for array, leaf in zip(arrays, leaves, strict=True):

@@ -11,8 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
-_NAMES = "train|plan|check|evaluate|tournament|exploit|replay|export|fake|serve|report|watch|slurm|doctor|list|board"
-_COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#\n]*")
+_NAMES = (
+    "train|plan|check|evaluate|tournament|standings|exploit|replay|play|export|fake|serve|report|watch|experiment|slurm|"
+    "doctor|inspect|list|new|example|board"
+)
+_COMMAND = re.compile(rf"\barena (?:{_NAMES})\b[^#>\n]*")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -70,6 +73,23 @@ class Page:
         rows = [line.strip("|").split(" | ") for line in self.section(heading).splitlines() if line.startswith("| `")]
         return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
 
+    def sentences(self) -> Iterator[str]:
+        """The sentences of the text, without headings and tables; an item of a list begins one, as does a colon.
+
+        A code span is one word, a link its text.
+        """
+        paragraph: list[str] = []
+        for line in [*self.prose.splitlines(), ""]:
+            text = line.strip()
+            item = re.match(r"(?:[-*]|\d+\.) ", text)
+            if paragraph and (item or not text or text[0] in "|#"):
+                plain = re.sub(r"`[^`]*`", "code", " ".join(paragraph))
+                plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", plain)
+                yield from re.split(r"(?<=[.!?:])[\"')*]*\s+", re.sub(r"\b(al|etc|vs)\.(?= [a-z(\d])", r"\1", plain))
+                paragraph = []
+            if text and text[0] not in "|#":
+                paragraph.append(text[item.end() :] if item else text)
+
     def links(self) -> list[str]:
         """The targets of links and pictures, without those on other sites."""
         return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.prose) if "://" not in link]
@@ -86,16 +106,18 @@ def without_numbers(line: str) -> str:
 
 
 def missing(shown: Sequence[str], printed: str) -> list[str]:
-    """The shown lines that were not printed, in any order; each printed line stands for one."""
+    """The shown lines that were not printed, in any order; each printed line stands for one, `...` for any text."""
     left = [without_numbers(line) for line in printed.splitlines()]
     found = []
     for line in shown:
         if line.strip() in ("", "..."):
             continue
-        if without_numbers(line) in left:
-            left.remove(without_numbers(line))
-        else:
+        form = ".*".join(map(re.escape, without_numbers(line).split("...")))
+        alike = next((number for number, other in enumerate(left) if re.fullmatch(form, other)), None)
+        if alike is None:
             found.append(line)
+        else:
+            del left[alike]
     return found
 
 

@@ -25,6 +25,7 @@ from arena.external.http_sessions import STATUSES
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
+WRITTEN = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
 PERSONS = re.compile(r"\b(?:no|every|some|any)body\b|\b(?:every|some|any)one\b|\bwhoever\b", re.IGNORECASE)
 
 
@@ -86,8 +87,28 @@ def test_every_command_parses_and_names_an_existing_configuration() -> None:
 
 
 def test_pages_have_no_anonymous_persons() -> None:
-    written = [page for page in readme.PAGES.values() if "Written by `make reference`" not in page.text]
-    assert [(page.path, found[0]) for page in written for found in PERSONS.finditer(page.prose)] == []
+    assert [(page.path, found[0]) for page in WRITTEN for found in PERSONS.finditer(page.prose)] == []
+
+
+MOST_WORDS = 25
+
+
+def words(sentence: str) -> int:
+    return len(re.findall(r"[\w./'-]*\w", sentence))
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.path)
+def test_page_can_be_scanned(page: readme.Page) -> None:
+    assert [sentence for sentence in page.sentences() if words(sentence) > MOST_WORDS] == []
+    assert len(page.text.splitlines()) <= 350
+
+
+def test_sentences_are_those_of_text(tmp_path: Path) -> None:
+    text = "# No heading\n\nOne `a. b` [two three](x.md).\nFour (A et al. 2019): five\n\n- six; 7.5\n- 8\n\n| no |\n"
+    (tmp_path / "page.md").write_text(text)
+    found = list(readme.Page(str(tmp_path / "page.md")).sentences())
+    assert found == ["One code two three.", "Four (A et al 2019):", "five", "six; 7.5", "8"]
+    assert [words(sentence) for sentence in found] == [4, 5, 1, 2, 1]
 
 
 LEAGUES = readme.PAGES["docs/leagues.md"]
@@ -121,7 +142,7 @@ def test_every_option_of_a_built_in_game_is_named_with_its_default(name: str) ->
 
 
 def test_every_wrapper_and_algorithm_is_named() -> None:
-    assert set(registry.WRAPPERS) <= set(ENVIRONMENTS.table("Wrappers"))
+    assert set(registry.WRAPPERS) <= set(readme.PAGES["docs/wrappers.md"].table("Wrappers"))
     table = readme.PAGES["docs/algorithms/index.md"].prose
     assert [name for name in registry.ALGORITHMS if f"`{name}`" not in table] == []
     assert [name for name in registry.ALGORITHMS if f"`{name}`" not in readme.README.section("Algorithms")] == []
@@ -134,11 +155,11 @@ def test_configuration_keys_are_described() -> None:
     assert [key for key in keys if f"`{key}" not in told] == []
 
 
-EXTERNAL = readme.PAGES["docs/external-games.md"]
+HTTP = readme.PAGES["docs/http-games.md"]
 
 
 def test_every_key_of_http_is_described_with_its_default() -> None:
-    rows = EXTERNAL.table("Over HTTP")
+    rows = HTTP.table("Games over HTTP")
     for field in msgspec.structs.fields(HttpGames.Options):
         key = field.name
         (cells,) = [row for keys, row in rows.items() if key in re.findall(r"\w+", keys)]
@@ -148,7 +169,7 @@ def test_every_key_of_http_is_described_with_its_default() -> None:
 
 
 def test_every_status_and_code_of_http_is_described() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*?) \|", EXTERNAL.section("Requests and answers"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", HTTP.section("Requests and answers"), re.MULTILINE)
     told = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     assert told == {(status, code) for status, codes in STATUSES.items() for code in codes}
 

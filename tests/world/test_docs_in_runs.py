@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,25 +20,52 @@ import yaml
 
 import readme
 from arena.cli.main import main
+from arena.cli.play import human
 from arena.records.journal import JournalReader
 from arena.registry import REGISTERED
 from in_process import one_match
 from working_folder import working_directory
 
 DATA = "docs/data.md"
-FOUR_MACHINES = "docs/four-machines.md"  # typed on several hosts by tests/mpi/test_several_hosts.py
+SB3 = "docs/algorithms/sb3.md"
+ELSEWHERE = {
+    DATA: "below",
+    SB3: "below",
+    "docs/four-machines.md": "tests/mpi/test_several_hosts.py, on several hosts",
+    "docs/serving.md": "tests/world/test_serve.py, with a server",
+}
+"""Pages whose code is executed by a test of their own."""
 CHANGING = readme.PAGES["docs/changing-algorithms.md"]
-CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
+REFERENCE = [path for path in readme.PAGES if path.startswith("docs/api/")]
 
 
 SHORT_GAMES = ("touchdown_1v1.yaml", "touchdown_1v1.yaml --set envs.touchdown.kwargs.max_steps=60")
 SHORTER = {
+    "docs/curriculum.md": [("ticks: 400 ", "ticks: 60 ")],
     DATA: [("--ticks 1000", "--ticks 250"), SHORT_GAMES],
     "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
-    "docs/leagues.md": [("ticks: 200", "ticks: 100")],
+    "docs/experiments.md": [
+        ("set={rate:", 'set={"ticks": 200, "matches[0].copies": 1, rate:'),
+        ("repeat=3", "repeat=2"),
+    ],
+    "docs/league-recipes.md": [("--set rounds=3", "--set rounds=2")],
+    "docs/leagues.md": [
+        ("ticks: 1000 ", "ticks: 200 "),
+        ("n_steps: 100", "n_steps: 50"),
+        ("--ticks 200", "--ticks 50"),
+    ],
     "docs/own-leagues.md": [("ticks: 200", "ticks: 100")],
-    "docs/own-networks.md": [("ticks: 1600", "ticks: 200")],
+    "docs/own-networks.md": [
+        ("ticks: 1600", "ticks: 200"),
+        ("ticks: 2000", "ticks: 200"),
+        ("every: 1000", "every: 200"),
+    ],
     "docs/simulators.md": [("ticks: 1000", "ticks: 200")],
+    "docs/statistics.md": [("ticks: 1000", "ticks: 200")],
+    "docs/trainer.md": [
+        ("overrides={", 'overrides={"ticks": 500, "matches[0].copies": 1, '),
+        ("episodes=50", "episodes=5"),
+    ],
     "docs/tutorial.md": [
         ("ticks: 2000", "ticks: 500"),
         ("ticks: 4000", "ticks: 1500"),
@@ -66,21 +97,56 @@ def write_files(folder: Path, *pages: readme.Page) -> None:
             (folder / name).write_text(shorter(page, text), encoding="utf-8")
 
 
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """Lets `arena play` read what a shell command prints."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as shell,
+    ):
+        assert shell.stdout is not None
+        patch.setattr(human, "Console", partial(human.Console, shell.stdout.fileno()))
+        yield
+
+
+def run_code(folder: Path, path: str) -> None:
+    """Runs the Python of a page in a folder: imports its files, then plays its other blocks one after the other."""
+    page = readme.PAGES[path]
+    files, found = page.files(), {"__name__": "page"}
+    with working_directory(folder), pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        for name in files:
+            if name.endswith(".py"):
+                runpy.run_path(name, run_name="page")
+        for body in page.blocks("python"):
+            if body not in files.values():
+                exec(compile(shorter(page, body), path, "exec"), found)
+
+
 def run_commands(folder: Path, path: str) -> None:
-    """Runs the commands of a page in a folder; each has to print what is shown."""
+    """Runs the commands of a page in a folder; each has to print what is shown. Then runs its code."""
     page = readme.PAGES[path]
     write_files(folder, page)
     for step in page.steps():
+        answers, piped, command = step.command.rpartition(" | ")
         with working_directory(folder), StringIO() as printed:
-            with redirect_stdout(printed), redirect_stderr(printed):
-                code = main(shlex.split(shorter(page, f"{step.command} "))[1:])
+            with redirect_stdout(printed), redirect_stderr(printed), typed(answers) if piped else nullcontext():
+                code = main(shlex.split(shorter(page, f"{command} "))[1:])
             failed = any(line.startswith("arena: error:") for line in step.shown)
             assert code == (2 if failed else 0), f"$ {step.command}\n{printed.getvalue()}"
             assert readme.missing(step.shown, printed.getvalue()) == [], f"$ {step.command}\n{printed.getvalue()}"
+    run_code(folder, path)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [path for path in CONSOLES if path not in (DATA, FOUR_MACHINES)])
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path, page in readme.PAGES.items()
+        if path not in (*ELSEWHERE, *REFERENCE) and (page.blocks("console", "python"))
+    ],
+)
 def test_commands_print_what_the_page_shows(path: str, tmp_path: Path) -> None:
     run_commands(tmp_path, path)
 
@@ -89,6 +155,7 @@ def test_comparison_of_lines_can_fail() -> None:
     assert readme.missing(["won 5 % of 7 games"], "won 12 % of 20 games") == []
     assert readme.missing(["won 5 % of 7 games"], "lost 12 % of 20 games") == ["won 5 % of 7 games"]
     assert readme.missing(["a", "a"], "a\nb") == ["a"]
+    assert readme.missing(["a ... b", "a ... c"], "a 1 b\na 2 b") == ["a ... c"]
 
 
 def test_worker_of_the_readme_learns(tmp_path: Path) -> None:
@@ -149,7 +216,7 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
     }
     match = one_match({"make": "touchdown", "kwargs": {"max_steps": 20}}, policies, ticks=40)
     (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
-    code = readme.PAGES["docs/algorithms/sb3.md"].files()["open_with_sb3.py"]
+    code = readme.PAGES[SB3].files()["open_with_sb3.py"]
     with working_directory(tmp_path):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "runs/my_run"]) == 0
         found: dict[str, object] = {}
@@ -160,15 +227,11 @@ def test_checkpoint_opens_with_stable_baselines3_whose_algorithms_work_unmodifie
 @pytest.mark.filterwarnings("ignore")
 def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_commands(tmp_path, DATA)
-    with working_directory(tmp_path):
-        found: dict[str, object] = {}
-        for body in readme.PAGES[DATA].blocks("python"):
-            exec(compile(body, DATA, "exec"), found)
     assert "effective_episodes" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [path for path in readme.PAGES if path.startswith("docs/api/")])
+@pytest.mark.parametrize("path", REFERENCE)
 def test_examples_of_the_reference_print_what_they_say(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

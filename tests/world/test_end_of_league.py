@@ -77,7 +77,8 @@ def test_decided_league_ends_before_its_last_round(
     command: Command, train: Train, tmp_path: Path, how: dict[str, Any]
 ) -> None:
     run = tmp_path / "run"
-    train({**CONFIG, "ticks": 100, "rounds": 9, **how})
+    shown = train({**CONFIG, "ticks": 100, "rounds": 9, **how}).out
+    assert ("the order is decided after 1 of 9 rounds, at an error of 0.05" in shown) == ("league" in how)
     assert "the run has finished" in command("watch", run).out.splitlines()
     summary = summarize(read_run(run))
     assert summary.state == "finished"

@@ -1,4 +1,4 @@
-"""Games over HTTP through nginx, with the configuration that docs/external-games.md shows."""
+"""Games over HTTP through nginx, with the configuration that docs/http-games.md shows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nginx(server: str, certificate: Path, folder: Path, *, more: str = "") -> Iterator[str]:
     """nginx in front of the server at an address; yields the URL of its steps."""
     port = free_port()
-    (shown,) = readme.Page("docs/external-games.md").blocks("nginx")
+    (shown,) = readme.Page("docs/http-games.md").blocks("nginx")
     settings = {
         "127.0.0.1:8000": server.removeprefix("http://").partition("/")[0],
         "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl; {more}",

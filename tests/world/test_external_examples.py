@@ -132,7 +132,7 @@ def test_threads_of_the_run_play_cartpole(tmp_path: Path) -> None:
 
 
 def test_curl_plays_as_the_page_says(tmp_path: Path) -> None:
-    page = readme.PAGES["docs/external-games.md"]
+    page = readme.PAGES["docs/http-games.md"]
     kwargs = yaml.safe_load(page.files()["http_match.yaml"])["envs"]["live"]["kwargs"]
     (block,) = [body for body in page.blocks("sh") if "curl" in body]
     with Playing(HttpGames(**{**kwargs, "port": 0}), 8, TickRules(max_delay_s=0.0), (1,)) as playing:
@@ -147,7 +147,7 @@ def test_curl_plays_as_the_page_says(tmp_path: Path) -> None:
 
 
 def test_actor_of_the_page_plays(tmp_path: Path) -> None:
-    page = readme.PAGES["docs/external-games.md"]
+    page = readme.PAGES["docs/http-games.md"]
     (tmp_path / "thermostat.py").write_text(page.files()["thermostat.py"])
     kwargs = yaml.safe_load(page.files()["rooms.yaml"])["envs"]["rooms"]["kwargs"]
     with working_directory(tmp_path):

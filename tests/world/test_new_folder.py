@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -70,6 +71,12 @@ def test_wheel_has_all_that_its_commands_need(tmp_path: Path) -> None:
     (folder,) = home.glob("lib/python*/site-packages")
     (folder / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")  # what the package needs
     assert done(python, "-c", "import arena; print(arena.__file__)").startswith(str(folder))
+    described = done(
+        python, "-c", "from importlib.metadata import metadata as m; print(m('mpi-policy-arena')['Description'])"
+    )
+    assert described.startswith("# mpi-policy-arena")
+    links = re.findall(r"\]\(([^)]*)\)", described)
+    assert [link for link in links if not link.startswith(("https:", "#"))] == [], "a package index resolves no others"
     assert "touchdown_2v2" in done(python, "-m", "arena", "example", "--list")
     assert done(python, "-m", "arena", "list", "--schema") == (folder / "arena" / "config" / "schema.json").read_text()
     (tmp_path / "match.yaml").write_text(done(python, "-m", "arena", "example", "rock_paper_scissors"))
