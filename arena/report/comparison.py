@@ -142,7 +142,8 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
             )
             if returns:
                 policies.append(ComparedPolicy(number, name, estimate(returns), estimate(won) if won else None))
-    fewest = min((len(_numbers(run, name, of_games=False)[1]) for run in files for name in names), default=0)
+    counts = [len(_numbers(run, name, of_games=False)[1]) for run in files for name in names]
+    fewest = min(filter(None, counts), default=0)  # without runs that lack a policy
     edges = edges_for(max(summary.ticks for summary in summaries), numbers=fewest)
     figures: dict[str, Figure] = {}
     for name in names:

@@ -101,7 +101,7 @@ def results(files: RunFiles) -> dict[str, dict[str, Series]]:
     return {
         "episode_reward_mean": {"": series(line.episode_reward_mean for line in lines)},
         "policy_reward_mean": {name: series(line.policy_reward_mean.get(name) for line in lines) for name in names},
-        **{name: {"": series(line.custom_metrics.get(name) for line in lines)} for name in measured},
+        **{f"custom_metrics/{one}": {"": series(line.custom_metrics.get(one) for line in lines)} for one in measured},
     }
 
 

@@ -434,12 +434,14 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
 
 def test_what_games_measure_is_drawn(own: RunFolder) -> None:
     result = {"episode_reward_mean": 1.0, "policy_reward_mean": {"p0": 1.0}}
-    caught = [{"caught_mean": value, "caught_max": 9.0} for value in (1.5, None, 2.5)]
+    caught = [{"caught_mean": value, "caught_max": 9.0, "policy_reward_mean": 7.0} for value in (1.5, None, 2.5)]
     found = [result | {"ticks": 10 * place, "custom_metrics": one} for place, one in enumerate(caught, 1)]
     own.results.write_text("".join(json.dumps(one) + "\n" for one in found))
     data = page_data(read_run(own.path))
-    assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", "caught_mean"]
-    assert data.results["caught_mean"][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
+    measured = ["custom_metrics/caught_mean", "custom_metrics/policy_reward_mean"]
+    assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", *measured]
+    assert data.results["policy_reward_mean"]["p0"].values == [1.0] * 3, "a measure of this name is another thing"
+    assert data.results[measured[0]][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
     assert figures(data, Colors(read_run(own.path).config))["results-2"]["data"][0]["y"] == [1.5, None, 2.5]
 
 
@@ -843,7 +845,7 @@ def test_runs_of_one_configuration_are_a_group(runs: list[Path]) -> None:
     assert data.groups[0].differs
     assert {row.returns.runs for row in data.policies if row.group == 0} == {3}
     assert all(row.returns.margin is None for row in data.policies if row.group == 1)
-    assert figures
+    assert len(figures["p2: return"]["data"][0]["x"]) > 1, "other runs lack this policy"
 
 
 def test_interval_over_runs_is_students() -> None:

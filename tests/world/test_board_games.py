@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -28,6 +27,7 @@ from arena.replay.verify import frames
 from browser import PHONE, Browser, opened
 from in_process import one_match, train
 from league_folders import League, write_league
+from run_cli import PATIENCE, wait_for
 
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 80}}
 LEARNER = {"algorithm": "ppo", "options": {"n_steps": 100, "minibatch_size": 100, "n_epochs": 1}}
@@ -61,7 +61,7 @@ def served(folder: Path) -> Iterator[tuple[str, int]]:
             yield server.stdout.readline().split()[0], server.pid
         finally:
             server.terminate()
-            assert server.wait(20) is not None
+            assert server.wait(PATIENCE) is not None
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,6 @@ def games_of(server: int) -> list[int]:
     """The processes of games of a server."""
     listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(server)], capture_output=True, text=True)
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if "board_games" in line]
-
-
-def wait_for(holds: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def pixels(page: Page) -> np.ndarray:
@@ -152,7 +145,7 @@ def test_third_frame_of_a_replay_is_the_games_own_picture(go: Callable[..., Page
     page.keyboard.press("Home")
     page.keyboard.press(" ")
     page.wait_for_timeout(300)
-    wait_for(lambda: int(page.locator("#picture").get_attribute("data-tick") or 0) >= 5, 30)
+    wait_for(lambda: int(page.locator("#picture").get_attribute("data-tick") or 0) >= 5)
 
 
 def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., Page], runs: Path) -> None:
@@ -217,11 +210,11 @@ def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], g
     page.wait_for_selector("#picture[data-tick='3']")
     assert len(games_of(board[1])) == 1
     page.goto("about:blank")
-    wait_for(lambda: games_of(board[1]) == [], 5)
+    wait_for(lambda: games_of(board[1]) == [])
     page.go_back()
     page.wait_for_selector("#picture[data-tick='3']")
     page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")  # the browser keeps it
-    wait_for(lambda: games_of(board[1]) == [], 5)
+    wait_for(lambda: games_of(board[1]) == [])
 
 
 def test_a_click_on_a_cell_of_the_picture_is_a_move(go: Callable[..., Page]) -> None:
@@ -421,7 +414,7 @@ def test_two_tabs_are_two_people(browser: Browser, board: tuple[str, int], go: C
     assert len(games_of(board[1])) == 1
     other.close()
     expect(page.locator("#problem")).to_contain_text("The player of seat 1 has closed the page")
-    wait_for(lambda: games_of(board[1]) == [], 5)
+    wait_for(lambda: games_of(board[1]) == [])
 
 
 def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> None:
@@ -520,7 +513,7 @@ def test_server_that_ends_leaves_no_game(browser: Browser, runs: Path, number: s
         (game,) = games_of(server)
         os.kill(server, number)
         expect(sheet.page.locator("#problem")).to_contain_text("The server does not answer")
-        wait_for(lambda: not Path(f"/proc/{game}").exists(), 5)
+        wait_for(lambda: not Path(f"/proc/{game}").exists())
 
 
 def test_pages_fit_a_phone(browser: Browser, board: tuple[str, int]) -> None:
