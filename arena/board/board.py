@@ -28,7 +28,7 @@ from arena.report.read_run import RunReader
 
 T = TypeVar("T")
 _LONGEST = 100_000  # bytes of a form
-_KEPT = 1_500_000  # episodes of all runs that are read, some 45 bytes each
+_MOST_EPISODES = 1_500_000  # episodes of all runs that are read, some 45 bytes each
 
 
 class Tab(NamedTuple):
@@ -88,7 +88,7 @@ class Board:
         with found.lock:
             yield found
         with self.lock:
-            while sum(one.episodes for one in self.readers.values()) > _KEPT and len(self.readers) > 1:
+            while sum(one.episodes for one in self.readers.values()) > _MOST_EPISODES and len(self.readers) > 1:
                 del self.readers[next(iter(self.readers))]
 
     @cached_property
@@ -124,7 +124,7 @@ class Board:
     def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
         """The text of a page. Styles that elements have of their own are set by `board.js`, as no page may have any."""
         content |= {
-            "run_path": self.path(folder.parents[1]) if folder is not None and is_kept(folder) else None,
+            "run_path": self.path(folder.parents[1]) if folder is not None and is_evaluation(folder) else None,
             "folder": None if folder is None else self.name(folder),
             "path": None if folder is None else self.path(folder),
             "tabs": [] if folder is None else [tab for tab in self.tabs if tab.shown(folder)],
@@ -197,7 +197,7 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file()
 
 
-def is_kept(folder: Path) -> bool:
+def is_evaluation(folder: Path) -> bool:
     """Whether it has the records of an evaluation, or of a game of people, in the folder of a run."""
     return folder.parent.name == "evaluations" and is_run(folder.parents[1])
 

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, address_of, board_of, folder_of, is_kept, is_run, posted
+from arena.board.board import Tab, address_of, board_of, folder_of, is_evaluation, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.config import load_config
 from arena.config.members import seats_by_policy
@@ -42,9 +42,9 @@ _PERSON = "person"  # what the form says of a seat that a tab takes
 _MOST_TABLES, _MOST_CONFIGS = 64, 200
 _GRACE_S = 2.5  # from the end of a page's stream until its game ends; the process takes 2 s at most
 # Messages of these kinds a page needs when it is loaded again.
-_KEPT = ("match", "state", "turn", "told", "moves", "over", "error")
+_REPLAYED = ("match", "state", "turn", "told", "moves", "over", "error")
 
-tab = Tab("Play", "/play/", lambda folder: is_run(folder) and not is_kept(folder))
+tab = Tab("Play", "/play/", lambda folder: is_run(folder) and not is_evaluation(folder))
 
 
 def configs() -> dict[str, Path]:
@@ -63,7 +63,7 @@ def config_of(name: str) -> Path:
 
 @dataclass
 class Chair:
-    """A seat of a person at a table; the message None is the last one, `said` the newest of the kinds `_KEPT`."""
+    """A seat of a person at a table; the message None is the last one, `said` the newest of the kinds `_REPLAYED`."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     page: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
@@ -99,7 +99,7 @@ class Table:
         for place, chair in self.chairs.items():
             if to is None or to.seat in (None, place):
                 chair.page.put_nowait(said)
-                if said is not None and to is not None and to.kind in _KEPT:
+                if said is not None and to is not None and to.kind in _REPLAYED:
                     chair.said.pop((to.kind, to.entity), None)
                     chair.said[to.kind, to.entity] = said
 

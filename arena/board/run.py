@@ -49,13 +49,14 @@ class RunPage(Page):
     def look(self) -> State:
         with self.board.reader(self.folder) as reader:
             files = reader.look(most=_PART)
-            self.share = reader.share if self._page_at else min(reader.share, _NOT_RATED)
+            share = reader.share * reader.side_games.share
+            self.share = share if self._page_at else min(share, _NOT_RATED)
             return self._state(files)
 
     def _state(self, files: RunFiles) -> State:
         self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
-        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources], files.kept
+        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources], files.side_games
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
         rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
         if self.share < 1 and began < self._page_at:

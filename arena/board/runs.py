@@ -29,6 +29,7 @@ from arena.records.lock import is_left, is_locked
 from arena.report.comparison import compared
 from arena.report.page import script_json, shown
 from arena.report.read_run import RewardLine, read_run
+from arena.report.recorded import is_shown
 
 _DEEPEST, _MOST = 4, 20_000  # folders below the root, and how many are looked at
 _TAIL = 65_536  # bytes; a result of a league of a hundred players has 10,000
@@ -79,12 +80,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, str]]:
         elif depth <= _DEEPEST:
             with suppress(OSError), os.scandir(here) as entries:  # it was removed, or may not be read
                 inside = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-                waiting += [(here / name, depth + 1) for name in sorted(inside, reverse=True) if _is_shown(name)]
-
-
-def _is_shown(name: str) -> bool:
-    """Whether folders of this name are looked at: hidden ones are not, and what is no text has no address."""
-    return not name.startswith(".") and name.encode(errors="ignore").decode() == name
+                waiting += [(here / name, depth + 1) for name in sorted(inside, reverse=True) if is_shown(name)]
 
 
 def _row(board: Board, folder: Path, kind: str) -> _Row | None:

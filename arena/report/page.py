@@ -97,7 +97,7 @@ def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str
     return {
         "contents": {name: title for name, title in CONTENTS.items() if data.tournament or name not in _OF_TOURNAMENT},
         "run": "",  # the address of the page that has all of the contents
-        "beside": "",  # the end of the addresses of games beside the run
+        "beside": "",  # path prefix of the links to folders of evaluations
         "config_text": files.config_text,
         "folder_name": shown_path(files.folder.path),
         "colors": colors.policies,

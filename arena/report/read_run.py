@@ -42,7 +42,7 @@ from arena.records.journal import FollowedJournal, JournalReader, file_stamp
 from arena.records.lock import is_locked
 from arena.records.metrics import EpisodeRecord
 from arena.report.episodes import EpisodeRows, EpisodeTable, UpdateRows
-from arena.report.recorded import EvaluationGames, evaluation_games
+from arena.report.recorded import SideGames, SideReader
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 
@@ -112,7 +112,7 @@ class RunFiles:
     boundary: int | None  # the newest tick from which the run can go on; None without one
     sources: Sequence[Source]  # in the order of the reading
     journals: JournalView  # as they were when the reading began
-    kept: Sequence[EvaluationGames]  # beside the run
+    side_games: SideGames
     replays: set[tuple[int, int]]  # round and match of those that are known to have replays; `recorded` adds to it
 
     @property
@@ -138,6 +138,7 @@ class RunReader:
 
     Attributes:
         share: of the episodes that is read, from 0 to 1.
+        side_games: reads those beside the run.
         lock: who has it may use what was found; the next look adds to it.
 
     Raises:
@@ -158,7 +159,7 @@ class RunReader:
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self._replays: set[tuple[int, int]] = set()
-        self._kept: dict[Path, tuple[int, EvaluationGames]] = {}
+        self.side_games = SideReader(self.folder)
         self.share = 0.0
 
     @property
@@ -234,7 +235,7 @@ class RunReader:
                 ),
             ],
             journals=journals,
-            kept=evaluation_games(folder, self._kept),
+            side_games=self.side_games.look(None if most is None else max(0, most - (stop - before))),
             replays=self._replays,
         )
         _check(found, last)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from arena.records.figures import results_of
+from arena.errors import ConfigError
+from arena.records.figures import in_parts, results_of
 from arena.records.folder import MANIFEST, RunFolder, match_path
-from arena.records.journal import JournalReader
+from arena.records.journal import FollowedJournal, JournalReader
 from arena.records.metrics import EpisodeRecord
+from arena.records.scoreboard import Total
 from arena.report.episodes import OUTCOMES, EpisodeTable, Ints
 from arena.report.numbers import NOTHING, decimal, percent
 
-_MOST_KEPT = 50  # folders of games beside a run that are shown
+_MOST_SIDES = 50  # folders of games beside a run that are shown
 _RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 
 
@@ -70,37 +74,103 @@ def records(folder: RunFolder, table: EpisodeTable, rows: Iterable[int]) -> Iter
         yield from journal.lines(EpisodeRecord)
 
 
-class EvaluationGames(msgspec.Struct, frozen=True):
+class SideFolder(msgspec.Struct, frozen=True):
     """Games beside a run, in a folder of its `evaluations`: of `arena evaluate`, or of people."""
 
-    name: str  # of the folder
-    episodes: int
-    result: str  # of the game, or by policy the share of games won, or the mean return
+    name: str
+    episodes: int  # that were read
+    result: str  # of the game, or by policy the share of games won, or the mean return; or why they cannot be read
     recorded: bool  # whether there are replays
 
 
-def evaluation_games(folder: RunFolder, known: dict[Path, tuple[int, EvaluationGames]]) -> list[EvaluationGames]:
-    """The newest of them, the newest first; `known` are those that were read before, with the sizes of their files.
+class SideGames(msgspec.Struct, frozen=True):
+    """The newest folders, the newest first, and how many older ones are left out."""
 
-    Those of the run's own evaluations, which `evaluations.jsonl` has, are left out.
+    shown: list[SideFolder]
+    left_out: int
+
+
+class SideReader:
+    """Follows the games beside a run; those of its own evaluations, which `evaluations.jsonl` has, are left out.
+
+    Attributes:
+        share: of what the folders that are shown have, from 0 to 1, that was read.
     """
-    places = (folder.path / "evaluations").glob("*/episodes.jsonl")
-    journals = {path: path.stat() for path in places if not path.parent.name.startswith("tick-")}
-    found = sorted(journals, key=lambda path: -journals[path].st_mtime)[:_MOST_KEPT]
-    for path in found:
-        if path not in known or known[path][0] != journals[path].st_size:
-            known[path] = journals[path].st_size, _kept(path)
-    return [known[path][1] for path in found]
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._home, self._known, self.share = folder.path / "evaluations", dict[tuple[str, int], _Sums](), 1.0
+
+    def look(self, most: int | None) -> SideGames:
+        """What there is now; of the episodes, at most so many bytes more than at the last look."""
+        found: dict[Path, os.stat_result] = {}
+        for path in self._home.glob("*/episodes.jsonl"):
+            if is_shown(path.parent.name) and not path.parent.name.startswith("tick-"):
+                with suppress(OSError):  # it has vanished, or may not be read
+                    found[path] = path.stat()
+        newest = sorted(found, key=lambda path: -found[path].st_mtime)[:_MOST_SIDES]
+        known, self._known, shown, unread = self._known, {}, [], 0
+        for path in newest:
+            size, key = found[path].st_size, (path.parent.name, found[path].st_ino)
+            one = known.get(key)
+            if one is None or one.journal.position > size:  # a file in the place of another one
+                one = _Sums(path)
+            before = one.journal.position
+            one.take(size if most is None else min(size, before + most))
+            most = None if most is None else most - (one.journal.position - before)
+            if path.exists():
+                self._known[key] = one
+                unread += 0 if one.is_whole(size) else size - one.journal.position
+                recorded = (path.parent / "replays").is_dir()
+                shown.append(SideFolder(path.parent.name, one.journal.lines, one.result(), recorded))
+        self.share = 1 - unread / max(1, sum(found[path].st_size for path in newest))
+        return SideGames(shown, len(found) - len(newest))
 
 
-def _kept(path: Path) -> EvaluationGames:
-    lines = [*JournalReader(path).lines(EpisodeRecord)]
-    results = [
-        f"{name} won {percent(fmean(one.won))}" if one.games else f"{name} {decimal(fmean(one.returns))}"
-        for name, one in results_of(lines).items()
-    ]
-    text = result_text(lines[0]) if len(lines) == 1 else ", ".join(results)
-    return EvaluationGames(path.parent.name, len(lines), text, (path.parent / "replays").is_dir())
+class _Sums:
+    """By policy the returns, and the shares of decided games that it won, of the episodes of a journal."""
+
+    def __init__(self, path: Path) -> None:
+        self.journal, self._stop, self._wrong = FollowedJournal(path), 0, ""
+        self._first: EpisodeRecord | None = None
+        self._totals: dict[str, tuple[Total, Total]] = {}
+
+    def take(self, stop: int) -> None:
+        """Reads on to the byte `stop`, or to a damaged line."""
+        self._stop = stop
+        if self._wrong or stop <= self.journal.position:
+            return
+        try:
+            for lines, _ in self.journal.fresh(lambda journal: journal.batches(EpisodeRecord), stop):
+                self._first = self._first or lines[0]
+                for part in in_parts(lines):
+                    for policy, found in results_of(part).items():
+                        returns, won = self._totals.setdefault(policy, (Total(), Total()))
+                        returns.add([value for value in found.returns if not math.isnan(value)])
+                        won.add(found.won)
+        except (ConfigError, OSError) as error:
+            self._wrong = f"damaged: {error}"
+
+    def is_whole(self, size: int) -> bool:
+        """Whether all of so many bytes was read, apart from an unfinished line, or what follows a damaged one."""
+        return self._stop >= size or bool(self._wrong)
+
+    def result(self) -> str:
+        """As of `SideFolder`."""
+        if self._wrong:
+            return self._wrong
+        if self._first is not None and self.journal.lines == 1:
+            return result_text(self._first)
+        return ", ".join(
+            f"{name} {NOTHING if returns.mean is None else decimal(returns.mean)}"
+            if won.mean is None
+            else f"{name} won {percent(won.mean)}"
+            for name, (returns, won) in self._totals.items()
+        )
+
+
+def is_shown(name: str) -> bool:
+    """Whether folders of this name are looked at: hidden ones are not, and what is no text has no address."""
+    return not name.startswith(".") and name.encode(errors="ignore").decode() == name
 
 
 def result_text(record: EpisodeRecord) -> str:

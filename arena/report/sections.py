@@ -28,7 +28,7 @@ from arena.report.learning import (
 from arena.report.learning import results as of_results
 from arena.report.lineage import Lineage, lineage
 from arena.report.read_run import RunFiles, Source
-from arena.report.recorded import EvaluationGames, recorded, records, result_text
+from arena.report.recorded import SideGames, recorded, records, result_text
 from arena.report.replays import Place, Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
 
@@ -53,7 +53,7 @@ class PageData(msgspec.Struct, frozen=True):
     logged: dict[str, dict[str, Series]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
-    kept: list[EvaluationGames]
+    side_games: SideGames
     exploitability: list[RoundExploitability]
     lineage: Lineage
     champions: list[Champion]
@@ -127,7 +127,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),
-        kept=[*files.kept],
+        side_games=files.side_games,
         exploitability=[] if files.exploitability is None else [*files.exploitability.rounds],
         lineage=lineage(files.rounds),
         champions=[*found.champions],

@@ -47,7 +47,7 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import EvaluationGames, recorded, records, result_text
+from arena.report.recorded import SideFolder, SideReader, recorded, records, result_text
 from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -422,14 +422,55 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
     shutil.copy(beside.episodes, own.path / "evaluations" / "tick-000000000010")
     os.utime(person.episodes, (beside.episodes.stat().st_mtime + 9,) * 2)
     reader = RunReader(own.path)
-    newest, other = reader.look().kept
-    assert newest == EvaluationGames("human-0001", 1, "human won, p0 lost", recorded=True)
+    newest, other = reader.look().side_games.shown
+    assert newest == SideFolder("human-0001", 1, "human won, p0 lost", recorded=True)
     whole = [one for one in lines(beside.episodes) if not one.get("cut")]
     won = np.mean([seat["outcome"] == "win" for one in whole for seat in one["seats"] if seat["policy"] == "p0"])
     assert (other.name, other.recorded) == ("last", False) and f"p0 won {100 * won:.1f}" in other.result
     person.episodes.write_text(json.dumps(line) * 1 + "\n" + json.dumps(line | {"episode": 1}) + "\n")
-    assert reader.look().kept[0].episodes == 2, "games that come later are seen"
+    assert reader.look().side_games.shown[0].episodes == 2, "games that come later are seen"
     assert "human-0001" in words(page(read_run(own.path)), "evaluations")
+
+
+@pytest.mark.slow
+def test_games_beside_the_run_are_read_in_parts_and_once(own: RunFolder) -> None:
+    long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=200, rounds=1)).episodes
+    reader, seen = RunReader(own.path), list[int]()
+    reader.look()
+    reader.side_games = SideReader(own)
+    while not seen or reader.side_games.share < 1:
+        seen.append(reader.look(most=20_000).side_games.shown[0].episodes)
+    assert len(seen) > 2 and seen == sorted({*seen}) and seen[-1] == len(lines(long))
+    before = long.read_bytes()
+    long.write_bytes(b"x" * len(before))  # what was read is not read again
+    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1]
+    with long.open("ab") as file:
+        file.write(before[: before.index(b"\n") + 1])
+    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1] + 1
+    for number in range(60):
+        (own.path / "evaluations" / f"human-{number:04d}").mkdir()
+        (own.path / "evaluations" / f"human-{number:04d}" / "episodes.jsonl").touch()
+    assert reader.look().side_games.left_out == 11
+    assert "11 older ones are not shown" in words(page(read_run(own.path)), "evaluations")
+
+
+@pytest.mark.slow
+def test_bad_folders_beside_the_run_do_not_hide_it(own: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = os.fsencode(own.path / "evaluations")
+    for name, text in ((b"damaged", "nonsense\n"), (b"odd-\xff", ""), (b".hidden", ""), (b"gone", ""), (b"empty", "")):
+        os.makedirs(os.path.join(home, name))
+        Path(os.fsdecode(os.path.join(home, name, b"episodes.jsonl"))).write_text(text)
+
+    def vanish(found: Any, key: Any) -> list[Path]:
+        shutil.rmtree(own.path / "evaluations" / "gone")
+        return sorted(found, key=key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("arena.report.recorded.sorted", vanish, raising=False)  # after it was found
+        found = {one.name: one.result for one in RunReader(own.path).look().side_games.shown}
+    assert {*found} == {"damaged", "empty"}
+    assert found["damaged"].startswith("damaged: ") and "episodes.jsonl" in found["damaged"]
+    assert "damaged: " in words(page(read_run(own.path)), "evaluations")
 
 
 def test_what_games_measure_is_drawn(own: RunFolder) -> None:

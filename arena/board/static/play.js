@@ -280,9 +280,9 @@ function end(said) {
   at("result").classList.add(mine.outcome ?? "none");
   at("result").replaceChildren(element("h2", {}, title),
     element("p", {}, `It took ${length} ticks${terminated ? "" : ", its limit"}: ${[...new Set(rest)].join(", ")}.`),
-    ...[said.rated, said.kept && `Its records are in ${said.kept}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
+    ...[said.rated, said.folder && `Its records are in ${said.folder}.`].filter(Boolean).map((text) => element("p", { class: "caption" }, text)),
     element("p", { class: "choices" }, element("a", { href: at("table").dataset.back }, "Play again"),
-      said.recorded && element("a", { href: `/watch/${run}/evaluations/${encodeURIComponent(said.kept.split("/").at(-1))}?episode=0/0/0/0` }, "Watch it again"),
+      said.recorded && element("a", { href: `/watch/${run}/evaluations/${encodeURIComponent(said.folder.split("/").at(-1))}?episode=0/0/0/0` }, "Watch it again"),
       said.rated && element("a", { href: `/run/${run}#standings` }, "Standings, which follow within a minute")));
   at("result").hidden = false;
 }

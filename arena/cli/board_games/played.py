@@ -56,7 +56,7 @@ class _Page:
         self._seen_at = 0.0
 
     def see(self, tick: int, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Sends the pictures of a tick, no faster than people see them; one that several entities see is sent once."""
+        """Sends the pictures of a tick, no faster than people see them; a picture that several entities see is sent once."""
         before: Any = None
         self._group.pause(max(0.0, self._seen_at + _STATE_S - time.monotonic()))
         self._seen_at = time.monotonic()
@@ -139,7 +139,7 @@ class _PageOutput(MatchOutput):
     def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
         (record,) = JournalReader(records.episodes).lines(EpisodeRecord)
         place, recorded = shown(records.path) if kept else "", kept and records.replays.is_dir()
-        game_pipe().say({"kind": "over", "episode": record, "kept": place, "recorded": recorded, "rated": rated})
+        game_pipe().say({"kind": "over", "episode": record, "folder": place, "recorded": recorded, "rated": rated})
 
 
 def main() -> None:
