@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
 from arena.cli.play.decisions import Advice, check_playable, decisions, joined, lines, tables
-from arena.cli.play.human import Advisor, configured
+from arena.cli.play.human import Advisor, Human, configured
 from arena.errors import ConfigError
 from arena.game.labels import declared_labels
 from arena.game.spaces import stack
+from policies.random import Random
 
 SPACE = UnitSpace(
     {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": []},
@@ -228,6 +230,30 @@ def test_policies_without_probabilities_and_numbers_advise_their_own_choice(algo
         assert found.choices == pytest.approx(np.ravel(acted).tolist())
         assert found.shares == ([[float(one == acted) for one in range(3)]] if algorithm == "dqn" else [None, None])
         assert (found.value is None) == (algorithm != "ppo")
+
+
+class Mute(Random):
+    def log_prob(self, observations: Any, actions: Any, masks: Any) -> Any:
+        raise KeyError("lost")
+
+
+class Unmade(Random):
+    @classmethod
+    def check(cls, observation_space: Any, action_space: Any) -> None:
+        raise AttributeError("nothing")
+
+
+def test_opponents_that_cannot_be_asked_are_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = SimpleNamespace(possible_agents=["a"])
+    env.observation_space, env.action_space = lambda _: BOX, lambda _: spaces.Discrete(3)
+    names = {"mute": f"{__name__}:Mute", "unmade": f"{__name__}:Unmade", "random": "random"}
+    judges = [{"name": name, "seats": [0], **given(algorithm)} for name, algorithm in names.items()]
+    human = Human(env, None, ticks=1, seats={"a": 0}, labels={"a": {}}, judges=judges)  # type: ignore[arg-type]
+    turn, later = (human._turn("a", tick, 0.0, 0.0, LOOKS[tick], {}) for tick in range(2))
+    assert [*turn.by] == [*later.by] == ["random"] and later.told == []
+    unmade, mute = turn.told
+    assert unmade.startswith("unmade is not asked any more: AttributeError: nothing")
+    assert mute.startswith("mute is not asked any more: KeyError: 'lost' (")
 
 
 def test_policies_that_decide_for_a_team_are_not_asked() -> None:

@@ -242,6 +242,41 @@ def test_rated_games_stand_in_the_standings(played: Play, capsys: pytest.Capture
     assert status == 2 and "--rated: a configuration has no standings" in shown[-1]
 
 
+OWN = """
+from policies.ppo import PPO
+from policies.random import Random
+
+
+class Broken(Random):
+    def log_prob(self, observations, actions, masks):
+        raise KeyError("lost")
+
+
+class Bare(PPO):
+    def log_prob(self, observations, actions, masks):
+        return super().log_prob(observations, actions, masks)
+
+    def state_value(self, observations):
+        raise AssertionError("a policy with a memory is not asked without it")
+"""
+
+
+def test_policies_that_cannot_be_asked_are_dropped_and_told(played: Play) -> None:
+    Path("own_asked.py").write_text(OWN)
+    config = RPS.replace("seats: [blue, red]", "seats: [red, red]")
+    broken = config.replace("scripted, options: {action: 1}", "'own_asked:Broken'")
+    status, shown = played(broken, "0\n1\n", "--advice", "red")
+    assert status == 0
+    told = [line for line in shown if line.startswith("red is not asked any more: KeyError: 'lost' (")]
+    assert len(told) == 1
+    assert shown.index(told[0]) < next(place for place, line in enumerate(shown) if line.startswith("tick 1"))
+    bare = config.replace("scripted, options: {action: 1}", "'own_asked:Bare', options: {recurrent: lstm}")
+    status, shown = played(bare, "0\n1\n", "--advice", "red")
+    assert status == 0
+    assert not [line for line in shown if "not asked" in line]
+    assert re.search(r"(?m)^action: .*100 ?%", "\n".join(shown)), "its own choice has all of the probability"
+
+
 @pytest.mark.slow
 def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
     status, shown = played(CHERRIES, "\n\n", "--advice", "blue")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -21,9 +23,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import readme
+from arena.cli.board_games import watched
+from arena.cli.board_games.watched import WatchedEpisode
 from arena.cli.main import main
+from arena.cli.play.human import Advisor
 from arena.records.folder import RunFolder, match_path
-from arena.replay.verify import frames
+from arena.replay.verify import events_of, frames
 from browser import PHONE, Browser, opened
 from in_process import one_match, train
 from league_folders import League, write_league
@@ -160,6 +165,31 @@ def test_watch_shows_actions_rewards_and_what_policies_think(go: Callable[..., P
     assert first.text_content() in {
         f"{row} {column}" for row in ("top", "center", "bottom") for column in ("left", "middle", "right")
     }
+
+
+def test_advice_plays_again_from_the_start_for_a_memory_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says: list[dict[str, Any]] = []
+    pipe = SimpleNamespace(receive=lambda: None, say=lambda said, picture=None: says.append(said))
+    begun = []
+    monkeypatch.setattr(watched, "game_pipe", lambda: pipe)
+    monkeypatch.setattr(watched, "events_of", lambda *a, **k: begun.append(1) or events_of(*a, **k))
+    seats = {"record": "replays", "match": {"seats": ["blue", "blue"]}}
+    run = train(one_match(TOUCHDOWN, {"blue": LEARNER}, ticks=100, seed=1, **seats), tmp_path / "run")
+    episode = WatchedEpisode(str(run.path), (0, 0, 0, 0))
+
+    def ask(tick: int, *, advice: int) -> dict[str, Any]:
+        episode._play({"from": tick, "to": tick, "advice": advice})
+        assert says[-1]["tick"] == tick
+        return says[-1]["entities"][0].get("advice", {})
+
+    ask(1, advice=0)
+    assert len(ask(2, advice=1)["opinion"].shares[0]) == 5 and len(begun) == 1
+    ask(3, advice=0)
+    for one in episode._advisors.values():
+        one.remembers = True
+    assert "opinion" in ask(4, advice=1) and len(begun) == 2
+    monkeypatch.setattr(Advisor, "advice", lambda *a: {}["lost"])
+    assert "is not asked any more: KeyError: 'lost' (" in ask(4, advice=1)["why"]
 
 
 def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:

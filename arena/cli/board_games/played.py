@@ -56,7 +56,7 @@ class _Page:
         self._seen_at = 0.0
 
     def see(self, tick: int, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Sends the pictures of a tick, no faster than people see them; a picture that several entities see is sent once."""
+        """Sends the pictures of a tick, no faster than people see them; what several entities see is sent once."""
         before: Any = None
         self._group.pause(max(0.0, self._seen_at + _STATE_S - time.monotonic()))
         self._seen_at = time.monotonic()
@@ -73,6 +73,8 @@ class _Page:
         pipe.say(
             {"kind": "turn", "seat": seat, "turn": self._turns, **{name: getattr(turn, name) for name in _OF_TURN}}
         )
+        if turn.told:
+            pipe.say({"kind": "told", "seat": seat, "text": "; ".join(turn.told)})
         while True:
             while (answer := pipe.receive(seat)) is None:
                 self._group.pause(_LOOK_S)

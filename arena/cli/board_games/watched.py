@@ -21,13 +21,13 @@ import numpy as np
 
 from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.decisions import decisions, tables
-from arena.cli.play.human import Advisor
+from arena.cli.play.human import Advisor, not_asked
 from arena.cli.play.match import as_adviser
 from arena.cli.replay import EpisodeActions
 from arena.config import load_config
 from arena.config.schema import PolicyConfig
 from arena.errors import ConfigError
-from arena.game.api import BatchedEnv
+from arena.game.api import BatchedEnv, Interface
 from arena.game.spaces import row
 from arena.league.sources import Source
 from arena.records.folder import RunFolder
@@ -57,31 +57,34 @@ class WatchedEpisode:
         self._next = self._episode.length + 1  # the tick of the next event; too late: begins again
         self._course = EpisodeActions()
         self._returns = np.zeros(0)
+        self._interface: Interface | None = None  # once the page knows who plays
         self._asks = False  # whether policies are asked, from the first tick on
-        self._advisors: dict[int, tuple[str, Advisor | None]] = {}  # by entity, with its name, or why there is none
+        self._advisors: dict[int, Advisor | str] = {}  # by entity; or why there is none
 
     def serve(self) -> None:
         """Sends what is asked for, until the process is ended."""
-        self._play({"from": 0, "to": 0, "advice": 0}, first=True)
+        self._play({"from": 0, "to": 0, "advice": 0})
         while (wish := game_pipe().receive(wait=True)) is not None:
             while wish is not None:
                 wish = self._play(wish)
 
-    def _play(self, wish: dict[str, Any], *, first: bool = False) -> dict[str, Any] | None:
+    def _play(self, wish: dict[str, Any]) -> dict[str, Any] | None:
         """Sends the ticks of a wish; returns a newer wish, if one comes meanwhile."""
         begin, end = (min(max(int(wish[key]), 0), self._episode.length) for key in ("from", "to"))
         asks = bool(wish["advice"])
-        if begin < self._next or asks > self._asks:  # policies may remember what they have seen
+        entities = range(len(self._interface.entities) if self._interface is not None and asks > self._asks else 0)
+        # Policies may remember what they have seen.
+        if begin < self._next or any(one.remembers for entity in entities if (one := self._advisor(entity))):
             self._events, self._next = events_of(self._match, self._episode, render_mode=self._mode), 0
-            for _, advisor in self._advisors.values():
-                if advisor is not None:
+            for advisor in self._advisors.values():
+                if not isinstance(advisor, str):
                     advisor.begin()
         self._asks, said = asks, time.monotonic()
         while self._next <= end:
             if (newer := game_pipe().receive()) is not None:
                 return newer
             event, game = next(self._events)
-            if first:
+            if self._interface is None:
                 self._introduce(game)
             fields = self._tick(event, game)
             if asks:
@@ -95,7 +98,7 @@ class WatchedEpisode:
         return None
 
     def _introduce(self, game: BatchedEnv) -> None:
-        manifest, episode = self._match.manifest, self._episode
+        self._interface, manifest, episode = game.interface, self._match.manifest, self._episode
         players = [
             {"name": entity.name, "policy": entity.policy, **marks}
             for entity, marks in zip(manifest.entities, marks_of(game.interface), strict=True)
@@ -126,22 +129,33 @@ class WatchedEpisode:
         for entity, observation in enumerate(self._course.seen):
             if observation is None:
                 continue
-            spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
-            if entity not in self._advisors:
-                try:
-                    name, policy = self._policy_near(self._match.manifest.entities[entity].policy)
-                    self._advisors[entity] = name, Advisor(name, as_adviser(name, policy), *spaces)
-                except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
-                    self._advisors[entity] = str(error), None
-            name, advisor = self._advisors[entity]
-            if advisor is None:
-                fields[entity]["advice"] = {"why": name}
-            elif shown or advisor.remembers:
+            if (advisor := self._advisor(entity)) is not None and (shown or advisor.remembers):
                 mask = event.frame.masks[entity]
                 mask = None if mask is None else mask[0]
-                decided = decisions(*spaces, observation, mask, game.interface.labels_of(entity))
-                opinion = advisor.advice(observation, mask, decided)
-                fields[entity]["advice"] = {"name": name, "decisions": decided, "opinion": opinion}
+                spaces = game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
+                decided, name = decisions(*spaces, observation, mask, game.interface.labels_of(entity)), advisor.name
+                try:
+                    opinion = advisor.advice(observation, mask, decided)
+                    fields[entity]["advice"] = {"name": name, "decisions": decided, "opinion": opinion}
+                except Exception as error:  # of an algorithm; the replay needs no opinion
+                    self._advisors[entity] = not_asked(name, error)
+            if isinstance(why := self._advisors[entity], str):
+                fields[entity]["advice"] = {"why": why}
+
+    def _advisor(self, entity: int) -> Advisor | None:
+        assert self._interface is not None
+        if entity not in self._advisors:
+            name = self._match.manifest.entities[entity].policy
+            try:
+                name, policy = self._policy_near(name)
+                spaces = self._interface.observation_spaces[entity], self._interface.action_spaces[entity]
+                self._advisors[entity] = Advisor(name, as_adviser(name, policy), *spaces)
+            except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
+                self._advisors[entity] = str(error)
+            except Exception as error:  # of an algorithm
+                self._advisors[entity] = not_asked(name, error)
+        found = self._advisors[entity]
+        return None if isinstance(found, str) else found
 
     def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""

@@ -12,12 +12,13 @@ Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines
 
 from __future__ import annotations
 
+import inspect
 import os
 import select
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ class Human:
         self.env, self._episodes = env, episodes
         self.console: Any = Console(named=len(seats) > 1)
         self._labels = msgspec.convert(labels, dict[str, Labels])
+        self._told: list[str] = []  # by the next turn
         self._advisors: dict[str, Advisor] = {}
         self._judges: dict[str, dict[str, Advisor]] = {}
         for agent in env.possible_agents:
@@ -99,8 +101,12 @@ class Human:
                 self._advisors[agent] = Advisor(advice["name"], advice, *spaces)
             self._judges[agent] = {}
             for one in (one for one in judges if seats.get(agent) in one["seats"]):
-                with suppress(ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
+                try:
                     self._judges[agent][one["name"]] = Advisor(one["name"], one, *spaces)
+                except (ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
+                    pass
+                except Exception as error:
+                    self._told.append(not_asked(one["name"], error))
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
@@ -143,9 +149,20 @@ class Human:
 
     def _turn(self, agent: str, tick: int, reward: float, earned: float, observation: Any, info: Any) -> Turn:
         """What an entity observes, and its decisions, with an adviser's opinion."""
-        labels, advisor = self._labels[agent], self._advisors.get(agent)
+        labels = self._labels[agent]
         spaces, mask = (self.env.observation_space(agent), self.env.action_space(agent)), fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask, labels)
+
+        def opinion(advisors: dict[str, Advisor], key: str) -> Advice | None:
+            try:
+                return advisors[key].advice(observation, mask, decided)
+            except Exception as error:  # of an algorithm; the match needs no opinion
+                self._told.append(not_asked(advisors.pop(key).name, error))
+                return None
+
+        advice = opinion(self._advisors, agent) if agent in self._advisors else None
+        by = {name: found for name in [*self._judges[agent]] if (found := opinion(self._judges[agent], name))}
+        told, self._told = self._told, []
         return Turn(
             agent,
             tick,
@@ -153,8 +170,9 @@ class Human:
             earned,
             tables(spaces[0], labels.observations, observation),
             decided,
-            None if advisor is None else advisor.advice(observation, mask, decided),
-            {name: judge.advice(observation, mask, decided) for name, judge in self._judges[agent].items()},
+            advice,
+            by,
+            told,
         )
 
 
@@ -189,7 +207,7 @@ class Console:
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
         self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
-        for line in lines(turn.tables):
+        for line in (*turn.told, *lines(turn.tables)):
             self.say(line)
         found = []
         for place, decision in enumerate(turn.decisions):
@@ -205,8 +223,9 @@ class Console:
 
     def _answer(self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None) -> float:
         """Asks until there is an answer; `advised`: the choice of the adviser, if there is one."""
-        question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
-        if shares is not None:
+        if shares is None:
+            question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
+        else:
             best = decision.options[int(np.argmax(shares))]
             advised = best.choice
             marked = [
@@ -277,6 +296,7 @@ class Advisor:
     fixed; a policy decides them independently of each other. Without that its own choice has all of the probability.
 
     Attributes:
+        name: of the policy.
         remembers: whether it is to be asked at each tick of the entity, as it remembers, or may remember, what it sees.
     """
 
@@ -292,17 +312,24 @@ class Advisor:
         )
         if policy["load"] is not None:
             self._algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
-        self._observation_space, self._action_space = observation_space, action_space
+        self.name, self._observation_space, self._action_space = name, observation_space, action_space
         self._served = self._algorithm.served() if getattr(cls, "served", None) else None
         self.remembers = self._served is None or self._served.memory_size > 0
-        self._tells = hasattr(cls, "log_prob") and not isinstance(action_space, Box)
+        self._log_prob, self._state_value = self._method("log_prob"), self._method("state_value")
+        self._tells = self._log_prob is not None and not isinstance(action_space, Box)
         self.begin()
+
+    def _method(self, name: str) -> Any:
+        """A method that can be asked for each tick; None: there is none, or it takes no memory of one that has it."""
+        method = getattr(self._algorithm, name, None)
+        if method is None or self._served is None or not self.remembers:
+            return method
+        return method if "memory" in inspect.signature(method).parameters else None
 
     def begin(self) -> None:
         """An episode begins."""
-        if self._served is None:
-            self._act = self._algorithm.actor(greedy=True)
-        else:
+        self._act: Any = None
+        if self._served is not None:
             self._memory = np.zeros((1, self._served.memory_size), np.float32)
 
     def advice(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Advice:
@@ -310,14 +337,15 @@ class Advisor:
         seen, masks = stack(self._observation_space, [observation]), None if mask is None else mask[None]
         before: dict[str, Any] = {}
         if self._served is None:
+            self._act = self._act or self._algorithm.actor(greedy=True)
             acted = self._act(seen, {} if masks is None else {"action_mask": masks})
         else:
             before = {"memory": self._memory} if self.remembers else {}
             acted, self._memory = self._served.act(seen, masks, self._memory, None)
         choices = numbers_of(self._action_space, row(self._action_space, acted, 0))
         value = None
-        if hasattr(self._algorithm, "state_value"):
-            values = self._algorithm.state_value(seen, **before)
+        if self._state_value is not None:
+            values = self._state_value(seen, **before)
             value = None if values is None else float(values[0])
         shares: list[list[float] | None] = []
         for place, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
@@ -340,7 +368,7 @@ class Advisor:
             for option in decided[place].options
         ]
         rows = len(actions)
-        log_probs = self._algorithm.log_prob(
+        log_probs = self._log_prob(
             stack(self._observation_space, [observation] * rows),
             stack(self._action_space, actions),
             None if mask is None else np.repeat(mask[None], rows, axis=0),
@@ -349,6 +377,11 @@ class Advisor:
         weights = np.exp(log_probs - log_probs.max())
         found: list[float] = (weights / weights.sum()).tolist()
         return found
+
+
+def not_asked(name: str, error: Exception) -> str:
+    """Tells that an algorithm has raised this when it was asked."""
+    return f"{name} is not asked any more: {type(error).__name__}: {error}{registry.where_raised(error)}"
 
 
 def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
