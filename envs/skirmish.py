@@ -86,6 +86,7 @@ class Skirmish(Lanes):
         self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
         spaces = (SPACE, SPACE), (SPACE.action_space, SPACE.action_space)
         self.interface = Interface(TEAMS, *spaces, (0, 0), (BLUE, RED), outcome="info")
+        self.metadata = {**self.metadata, "drawn_with": ["policies", "seen_by"]}
         self.seen_by = 0  # the player from whose side the board is shown
         self._edge = np.array([self.width - 1, self.height - 1])
 

@@ -30,6 +30,8 @@ Picture = NDArray[np.uint8]  # [height, width, 3]
 
 PICTURES, TEXT = "rgb_array", "ansi"
 """Gymnasium's and PettingZoo's names of render modes."""
+DRAWN_WITH = "drawn_with"
+"""The key of a game's metadata: the names of its attributes, `policies` and `seen_by`, that who shows it may set."""
 _MOST_NAMED = 3  # entities of a policy
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}\Z")
 _PER_SECOND = 10.0  # ticks per second of games without `render_fps`
@@ -65,7 +67,7 @@ def events_of(
     position = recording.lanes.index(episode.lane)
     with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
         for event in playback.events(since=episode.game):
-            if hasattr(drawer := drawer_of(playback.game), "policies"):
+            if (drawer := drawer_of(playback.game, "policies")) is not None:
                 drawer.policies = [entity.policy for entity in match.manifest.entities]
             if not event.same[0]:
                 raise ReplayDiffers(_difference(match, episode.lane, event, 0))
@@ -75,11 +77,13 @@ def events_of(
                 return
 
 
-def drawer_of(game: BatchedEnv) -> Any:
-    """The game within its wrappers, which draws the pictures."""
-    while hasattr(game, "game"):
+def drawer_of(game: Any, attribute: str) -> Any:
+    """The game within the arena's wrappers, which draws the pictures, if it declares that they take this attribute."""
+    while getattr(type(game), "wraps_game", False):
         game = game.game
-    return game
+    metadata = getattr(game, "metadata", None)
+    declared = metadata.get(DRAWN_WITH) if isinstance(metadata, Mapping) else None
+    return game if isinstance(declared, (list, tuple)) and attribute in declared else None
 
 
 def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: int = 0) -> Iterator[Picture]:

@@ -30,6 +30,8 @@ _MAX_CHANNELS = 4  # of a picture: RGBA
 class BatchedWrapper:
     """Passes all calls to another game."""
 
+    wraps_game = True
+
     def __init__(self, game: BatchedEnv) -> None:
         self.game = game
         self.lanes, self.interface = game.lanes, game.interface

@@ -35,7 +35,7 @@ class Lanes(ABC):
     """
 
     batched = True
-    metadata: Mapping[str, Any] = {"render_modes": RENDER_MODES}
+    metadata: Mapping[str, Any] = {"render_modes": RENDER_MODES, "drawn_with": ["policies"]}
     interface: Interface
     policies: Sequence[str] = ()
 

@@ -11,7 +11,8 @@ from arena import registry
 from arena.cli.play.shown_game import PICTURE, RenderedGame
 from arena.errors import ConfigError
 from arena.game.labels import rows
-from arena.replay.verify import rendering_of
+from arena.replay.verify import drawer_of, rendering_of
+from envs.adapters.batched_wrappers import TimeLimited
 from envs.common import drawing
 from envs.cover import Cover
 from envs.matrix import GAMES, Matrix
@@ -150,6 +151,23 @@ def test_each_player_is_shown_the_board_from_its_side() -> None:
     alike = RenderedGame(lanes=1, make="touchdown", kwargs={}, modes=["ansi"])
     (infos,) = alike.reset(ONE, [3]).infos or []
     assert infos[0][PICTURE] == infos[1][PICTURE]
+
+
+def test_only_games_that_declare_it_are_told_how_to_draw() -> None:
+    game = TimeLimited(begun(Skirmish, team_size=1, render_mode="ansi"), 9)
+    assert drawer_of(game, "policies") is drawer_of(game, "seen_by") is game.game
+    assert drawer_of(begun(Touchdown, team_size=1), "policies") and not drawer_of(
+        begun(Touchdown, team_size=1), "seen_by"
+    )
+
+    class Own:
+        policies, seen_by, metadata = "my own", "mine", {"render_modes": ["ansi"]}
+
+    own = Own()
+    own.game = own  # type: ignore[attr-defined]
+    for metadata in (Own.metadata, None, {"drawn_with": 5}, {"drawn_with": "policies"}):
+        own.metadata = metadata  # type: ignore[assignment]
+        assert drawer_of(own, "policies") is drawer_of(own, "seen_by") is None
 
 
 def test_pictures_name_the_policies_of_a_recorded_game() -> None:

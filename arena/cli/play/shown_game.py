@@ -19,8 +19,8 @@ PICTURE = "picture of arena play"
 class RenderedGame:
     """Another game, with a picture of lane 0, or its text, in the infos of all its entities.
 
-    `modes` are the render modes that are looked for, the best one first. A game with `seen_by`, the index of an entity,
-    is drawn from the side of each.
+    `modes` are the render modes that are looked for, the best one first. A game that is drawn with `seen_by`, the index
+    of an entity, is drawn from the side of each.
     """
 
     batched = True
@@ -43,7 +43,7 @@ class RenderedGame:
         self._kinds = (str, np.ndarray) if PICTURES in modes else str
         self._draws = True  # until it has drawn something else
         self._picture: NDArray[np.uint8] | str | None = None  # as the first entity sees it
-        self._drawer = drawer_of(self._game)
+        self._drawer = drawer_of(self._game, "seen_by")
 
     def reset(
         self,
@@ -63,7 +63,7 @@ class RenderedGame:
         if not self._draws:
             return frame
         entities = range(len(self.interface.entities))
-        has_sides = hasattr(self._drawer, "seen_by")
+        has_sides = self._drawer is not None
         infos = frame.infos or [[{} for _ in entities] for _ in range(self.lanes)]
         picture, shown = None, []
         for entity in entities:
