@@ -1,6 +1,6 @@
 """The application: who may ask, how pages are made, and the rooms.
 
-Each page is a room: a module of this package with `routes`, and with a `Tab` where a folder has it. To add one, name it
+Each page is a room: a module of this package with `routes`, and with the `tabs` of a folder. To add one, name it
 in `_ROOMS`.
 
 Only who has the key gets an answer: it is in the address that is printed, and then in a cookie. Nothing of a folder is
@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arena.board import experiments, play, run, runs, watch
-from arena.board.board import Board, Tab, board_of
+from arena.board.board import Board, board_of
 from arena.errors import ConfigError
 from arena.external.access import is_allowed_host
 
@@ -49,7 +49,7 @@ _STATIC: list[str | tuple[str, str]] = [
 
 def application(board: Board) -> Starlette:
     """The application of a folder."""
-    board.tabs = [one for room in _ROOMS for one in vars(room).values() if isinstance(one, Tab)]
+    board.tabs = [tab for room in _ROOMS for tab in room.tabs]
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(packages=_STATIC))]
     for room in _ROOMS:
         routes += room.routes

@@ -51,7 +51,6 @@ class Board:
         ending: set when the server is to end, so that streams end.
         readers: of the runs whose pages were shown, by folder; `lock` is of this list.
         shared: see `one`.
-        tables: of games of people, by their numbers.
         trusts: folders and configurations whose code a person allows to be run, until the server ends: watching and
             playing import the games and algorithms that they name.
     """
@@ -65,7 +64,6 @@ class Board:
     readers: dict[Path, RunReader] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     shared: dict[Any, Any] = field(default_factory=dict)
-    tables: dict[str, Any] = field(default_factory=dict)
     trusts: set[Path] = field(default_factory=set)
 
     def trusted(self, home: Path) -> bool:
@@ -187,7 +185,10 @@ async def posted(request: Request) -> dict[str, str]:
         if len(body) > _LONGEST:
             raise HTTPException(413, "This is too long.")
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100))
+        text = body.decode()
+        if "%00" in text or "\0" in text:  # no argument of a process may have it
+            raise ValueError
+        return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100))
     except ValueError as error:
         raise HTTPException(400, "This is no form.") from error
 

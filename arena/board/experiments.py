@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,32 +30,44 @@ _FEW = 6  # values that stand beside an axis
 _PLACE = [*CONTENTS].index("trials")
 
 
-def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
-    """The parallel coordinates: what varies against the result, a line per trial that has one.
+class Axis(msgspec.Struct, frozen=True):
+    """An axis of the parallel coordinates."""
 
-    The last axis is the result. An axis has a `label`, whether it is `log`, `values` by line, None where the trial has
-    none, numbers or places in `marks`, and these marks, where text stands beside it; none where it has many numbers.
-    """
+    label: str
+    log: bool
+    values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
+    marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
+
+
+class Parallel(msgspec.Struct, frozen=True):
+    """What varies against the result, a line per trial that has one; the last axis is the result."""
+
+    axes: list[Axis]
+    trials: list[int]
+    names: list[str]  # of their combinations
+    better: str  # max or min
+
+
+def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
+    """The parallel coordinates of an experiment."""
     names = {trial: each.name for each in page.combinations for trial in each.trials}
     rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
     axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
     axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
     axes.append(_axis(page.metric.name, [row.value for row in rows]))
     numbers = [row.number for row in rows]
-    named = [names.get(number, "") for number in numbers]
-    return {"axes": axes, "trials": numbers, "names": named, "better": page.metric.mode}
+    return Parallel(axes, numbers, [names.get(number, "") for number in numbers], page.metric.mode)
 
 
-def _axis(label: str, values: Sequence[Any]) -> dict[str, Any]:
+def _axis(label: str, values: Sequence[Any]) -> Axis:
     known = [value for value in values if value is not None]
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known):
         distinct = sorted({*known})
         marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
-        log = bool(known) and spans_magnitudes(known)
-        return {"label": label, "log": log, "values": [*values], "marks": marks}
+        return Axis(label, bool(known) and spans_magnitudes(known), [*values], marks)
     texts = [*dict.fromkeys(value_text(value) for value in known)]
     places = [None if value is None else texts.index(value_text(value)) for value in values]
-    return {"label": label, "log": False, "values": places, "marks": [*enumerate(texts)]}
+    return Axis(label, log=False, values=places, marks=[*enumerate(texts)])
 
 
 class LiveExperiment(live.Page):
@@ -115,4 +128,5 @@ def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
         pass  # an empty file
 
 
+tabs = (tab,)
 routes = [*live.routes(tab, LiveExperiment), Route("/experiment-trial/{path:path}", _ask, methods=["POST"])]

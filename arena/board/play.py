@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, address_of, board_of, folder_of, is_evaluation, is_run, posted
+from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_evaluation, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.config import load_config
 from arena.config.members import seats_by_policy
@@ -127,6 +127,13 @@ class Table:
             self.tell(None)
 
 
+class _Tables(dict[str, Table]):
+    """The tables by their numbers."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+
+
 class _Addressed(msgspec.Struct):
     """A message of a game."""
 
@@ -145,8 +152,7 @@ async def _trust(request: Request) -> Response:
 
 
 def _table(request: Request) -> Table:
-    table: Table | None = board_of(request).tables.get(request.path_params["number"])
-    if table is None:
+    if (table := board_of(request).one(_Tables).get(request.path_params["number"])) is None:
         raise HTTPException(404, "This game is over, or was never begun.")
     return table
 
@@ -168,7 +174,7 @@ def _page(request: Request) -> Response:
     config = load_config(home / "config.yaml" if home.is_dir() else home)
     entries = [entry for _, entry in config.entries()]
     chosen = request.query_params.get("match", "0")
-    match = int(chosen) if chosen.isascii() and chosen.isdigit() and int(chosen[:9]) < len(entries) else 0
+    match = int(chosen) if re.fullmatch(r"\d{1,9}", chosen, re.ASCII) and int(chosen) < len(entries) else 0
     names, learners = list(entries[match].names), config.learners
     return board.page(
         "play.html",
@@ -215,7 +221,7 @@ async def _begin(request: Request) -> Response:
         f"--seed={form.get('seed') or secrets.randbelow(2**31)}",
         *(f"--{key}" for key in ("sample", "rated") if key in form),
     ]
-    tables, number = board_of(request).tables, secrets.token_urlsafe(9)
+    tables, number = board_of(request).one(_Tables), secrets.token_urlsafe(9)
     unused = [key for key, table in tables.items() if table.is_over or not table.chairs]
     for key in unused[: max(0, len(tables) - _MOST_TABLES + 1)]:
         del tables[key]
@@ -225,7 +231,7 @@ async def _begin(request: Request) -> Response:
 
 
 def _game_page(request: Request) -> Response:
-    table = board_of(request).tables.get(request.path_params["number"])
+    table = board_of(request).one(_Tables).get(request.path_params["number"])
     folder = table.target if table is not None and table.target.is_dir() else None
     return board_of(request).page("play-game.html", folder=folder, table=table)
 
@@ -269,7 +275,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.game.cancel()
             table.tell(message("error", text=f"The player of seat {seat} has closed the page: the game ends."))
         if table.game is not None and not table.chairs:
-            board_of(request).tables.pop(table.number, None)
+            board_of(request).one(_Tables).pop(table.number, None)
 
     try:
         known = [*chair.said.values()]
@@ -299,12 +305,13 @@ async def _answer(request: Request) -> Response:
         raise HTTPException(403, "This page has no seat in this game.")
     try:
         turn, choices = int(form["turn"]), [float(one) for one in json.loads(form["choices"])]
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise HTTPException(400, "These are no choices.") from error
     board_of(request).one(Games).say(table.number, {"seat": seat, "turn": turn, "choices": choices})
     return Response(status_code=204)
 
 
+tabs = (tab,)
 routes = [
     Route("/play/{path:path}", _page),
     Route("/play-begin/{path:path}", _begin, methods=["POST"]),

@@ -104,4 +104,5 @@ class TournamentPage(RunPage):
         super().__init__(board, folder)
 
 
+tabs = tab, tournament
 routes = [*live.routes(tab, RunPage), *live.routes(tournament, TournamentPage)]

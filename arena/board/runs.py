@@ -182,6 +182,7 @@ def _compare(request: Request) -> Response:
     return board.report("comparison.html", charts, **content, titles=[*figures])
 
 
+tabs = ()  # it is of no folder
 routes = [
     Route("/", _page),
     Route("/runs/list", _list),

@@ -113,6 +113,7 @@ async def _wish(request: Request) -> Response:
     return Response(status_code=204)
 
 
+tabs = (tab,)
 routes = [
     Route("/watch/{path:path}", _page),
     Route("/watch-rows/{path:path}", _rows),

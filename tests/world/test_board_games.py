@@ -526,12 +526,23 @@ def test_odd_requests_are_refused_in_words(board: tuple[str, int], go: Callable[
             ("play-begin/touchdown", {"seat-0": "person", "seat-1": "policies.random:Random"}, 422),
             ("play-begin/touchdown", {"seat-0": "person", "seat-1": "person", "rated": "on"}, 422),
             ("watch-stream/touchdown", {"episode": "0/0/0/\u00b2"}, 400),
+            ("play-begin/touchdown", {"seat-0": "person", "seat-1": "b\0"}, 400),
             ("watch-wish/nothing", {"from": "1"}, 404),
             ("play-join/nothing", {"seat": "0"}, 404),
         ):
             url = f"{home}/{address}"
             answer = client.get(url) if form is None else client.post(url, data=form)
             assert (answer.status_code, bool(answer.text)) == (status, True), address
+        for match in ("00000000009", "0" * 5000, "7"):
+            assert client.get(f"{home}/play/touchdown?match={match}").status_code == 200
+        table = client.post(f"{home}/play-begin/touchdown", data={"seat-0": "person", "seat-1": "person"}).url.path
+        number = table.rpartition("/")[2]
+        with client.stream("POST", f"{home}/play-join/{number}", data={"seat": "0"}) as page:
+            told = page.iter_lines()
+            token = json.loads(next(told))["token"]
+            for choices in (f"[1{400 * '0'}]", "[[1]]", "{", "[" * 50_000):
+                form = {"token": token, "turn": "1", "choices": choices}
+                assert client.post(f"{home}/play-answer/{number}", data=form).status_code == 400
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
