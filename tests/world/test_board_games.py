@@ -461,6 +461,57 @@ def test_people_who_act_at_once_are_asked_at_once(go: Callable[..., Page]) -> No
         expect(each.locator("#status")).to_contain_text("Your turn at tick 1")
 
 
+LEAVES = """
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv
+
+
+class Leaves(ParallelEnv):
+    metadata = {"name": "leaves", "render_modes": []}
+    possible_agents = ["a", "b"]
+    render_mode = None
+
+    def observation_space(self, agent):
+        return Box(0, 1, (1,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents = ["a", "b"]
+        return self._each(np.zeros(1, np.float32)), self._each({})
+
+    def step(self, actions):
+        found = self._each(np.zeros(1, np.float32)), self._each(0.0)
+        ended, infos = {agent: agent == "a" or "a" not in self.agents for agent in self.agents}, self._each({})
+        late = self._each(False)
+        self.agents = [agent for agent in self.agents if not ended[agent]]
+        return *found, ended, late, infos
+
+    def _each(self, value):
+        return dict.fromkeys(self.agents, value)
+"""
+
+
+def test_a_person_whose_entities_have_left_is_told(go: Callable[..., Page], runs: Path) -> None:
+    (runs / "leaving_game.py").write_text(LEAVES)
+    data = one_match({"make": "leaving_game:Leaves"}, {"blue": RANDOM, "red": RANDOM}, ticks=10)
+    (runs / "leaving.yaml").write_text(json.dumps(data))
+    page = go("/play/?config=leaving.yaml")
+    page.get_by_role("button", name="Run the code of this configuration").click()
+    begin(page, seat_0="person", seat_1="person")
+    other = page.context.new_page()
+    other.goto(page.locator("#invite a").get_attribute("href") or "")
+    for each in (page, other):
+        each.locator("#moves button").first.click()
+    expect(other.locator("#status")).to_contain_text("Your turn at tick 1")
+    expect(page.locator("#status")).to_contain_text("Your part is over, and with it the pictures")
+    other.locator("#moves button:enabled").first.click()
+    expect(page.locator("#result")).to_contain_text("It took 2 ticks")
+    (runs / "leaving.yaml").unlink()
+
+
 def test_players_of_skirmish_see_it_from_their_own_sides(go: Callable[..., Page]) -> None:
     page = go("/play/skirmish")
     begin(page, seat_0="person", seat_1="person")
@@ -540,7 +591,7 @@ def test_odd_requests_are_refused_in_words(board: tuple[str, int], go: Callable[
         with client.stream("POST", f"{home}/play-join/{number}", data={"seat": "0"}) as page:
             told = page.iter_lines()
             token = json.loads(next(told))["token"]
-            for choices in (f"[1{400 * '0'}]", "[[1]]", "{", "[" * 50_000):
+            for choices in (f"[1{400 * '0'}]", "[[1]]", "{", "[" * 20_000):
                 form = {"token": token, "turn": "1", "choices": choices}
                 assert client.post(f"{home}/play-answer/{number}", data=form).status_code == 400
 

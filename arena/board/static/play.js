@@ -2,7 +2,7 @@
 import { at, draw, element, listen, loading, named, number, outcomes, percent, post, tables, thoughts, who } from "./games.js";
 
 const { number: home, run } = at("table").dataset;
-let me = null, players = [], turn = null, chosen = [], actor = null, over = false;
+let me = null, players = [], turn = null, chosen = [], actor = null, over = false, ended = 0; // of my entities
 
 const seat = new URLSearchParams(location.search).get("seat") ?? "", kept = `${home} ${seat}`;
 const leaving = new AbortController();
@@ -61,7 +61,13 @@ const does = {
     at("problem").hidden = false;
     show();
   },
-  moves: (said) => (moves.push(...said.moves), review()),
+  moves: (said) => {
+    moves.push(...said.moves);
+    review();
+    if (++ended < players.find((one) => one.seat === me.seat).entities.length) return;
+    turn = null;
+    at("status").textContent = "Your part is over, and with it the pictures; the result follows when the game ends.";
+  },
   over: (said) => end(said),
   error: (said) => stop(said.text),
 };

@@ -113,7 +113,7 @@ def _move(turn: Turn, choices: Sequence[float]) -> dict[str, Any]:
         did.append(text if decision.what == "action" else f"{decision.what} {text}")
         places.append(place or 0)
     by = {
-        name: math.prod(share[at] for share, at in zip(opinion.shares, places, strict=True) if share is not None)
+        name: math.prod(share[at] for share, at in zip(filter(None, opinion.shares), places, strict=True))
         for name, opinion in turn.by.items()
         if None not in opinion.shares
     }
