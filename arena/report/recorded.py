@@ -115,29 +115,28 @@ class SideReader:
             if one is None or one.journal.position > size:  # a file in the place of another one
                 one = _Sums(path)
             before = one.journal.position
-            one.take(size if most is None else min(size, before + most))
+            one.take(stop := size if most is None else min(size, before + most))
             most = None if most is None else most - (one.journal.position - before)
             if path.exists():
                 self._known[key] = one
-                unread += 0 if one.is_whole(size) else size - one.journal.position
+                unread += 0 if stop == size or one.wrong else size - one.journal.position
                 recorded = (path.parent / "replays").is_dir()
-                shown.append(SideFolder(path.parent.name, one.journal.lines, one.result(), recorded))
+                shown.append(SideFolder(path.parent.name, one.journal.lines, one.wrong or one.result(), recorded))
         self.share = 1 - unread / max(1, sum(found[path].st_size for path in newest))
         return SideGames(shown, len(found) - len(newest))
 
 
 class _Sums:
-    """By policy the returns, and the shares of decided games that it won, of the episodes of a journal."""
+    """By policy the returns, and the shares of decided games that it won, of a journal; or what is `wrong` with it."""
 
     def __init__(self, path: Path) -> None:
-        self.journal, self._stop, self._wrong = FollowedJournal(path), 0, ""
+        self.journal, self.wrong = FollowedJournal(path), ""
         self._first: EpisodeRecord | None = None
         self._totals: dict[str, tuple[Total, Total]] = {}
 
     def take(self, stop: int) -> None:
         """Reads on to the byte `stop`, or to a damaged line."""
-        self._stop = stop
-        if self._wrong or stop <= self.journal.position:
+        if self.wrong or stop <= self.journal.position:
             return
         try:
             for lines, _ in self.journal.fresh(lambda journal: journal.batches(EpisodeRecord), stop):
@@ -148,16 +147,10 @@ class _Sums:
                         returns.add([value for value in found.returns if not math.isnan(value)])
                         won.add(found.won)
         except (ConfigError, OSError) as error:
-            self._wrong = f"damaged: {error}"
-
-    def is_whole(self, size: int) -> bool:
-        """Whether all of so many bytes was read, apart from an unfinished line, or what follows a damaged one."""
-        return self._stop >= size or bool(self._wrong)
+            self.wrong = f"damaged: {error}"
 
     def result(self) -> str:
         """As of `SideFolder`."""
-        if self._wrong:
-            return self._wrong
         if self._first is not None and self.journal.lines == 1:
             return result_text(self._first)
         return ", ".join(

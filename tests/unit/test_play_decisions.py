@@ -250,8 +250,8 @@ def test_opponents_that_cannot_be_asked_are_dropped_and_told(monkeypatch: pytest
     judges = [{"name": name, "seats": [0], **given(algorithm)} for name, algorithm in names.items()]
     human = Human(env, None, ticks=1, seats={"a": 0}, labels={"a": {}}, judges=judges)  # type: ignore[arg-type]
     turn, later = (human._turn("a", tick, 0.0, 0.0, LOOKS[tick], {}) for tick in range(2))
-    assert [*turn.by] == [*later.by] == ["random"] and later.told == []
-    unmade, mute = turn.told
+    assert [*turn.by] == [*later.by] == ["random"] and later.notices == []
+    unmade, mute = turn.notices
     assert unmade.startswith("unmade is not asked any more: AttributeError: nothing")
     assert mute.startswith("mute is not asked any more: KeyError: 'lost' (")
 

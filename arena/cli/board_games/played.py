@@ -73,8 +73,8 @@ class _Page:
         pipe.say(
             {"kind": "turn", "seat": seat, "turn": self._turns, **{name: getattr(turn, name) for name in _OF_TURN}}
         )
-        if turn.told:
-            pipe.say({"kind": "told", "seat": seat, "text": "; ".join(turn.told)})
+        if turn.notices:
+            pipe.say({"kind": "told", "seat": seat, "text": "; ".join(turn.notices)})
         while True:
             while (answer := pipe.receive(seat)) is None:
                 self._group.pause(_LOOK_S)

@@ -21,7 +21,7 @@ import numpy as np
 
 from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.decisions import decisions, tables
-from arena.cli.play.human import Advisor, not_asked
+from arena.cli.play.human import Advisor, failure_text
 from arena.cli.play.match import as_adviser
 from arena.cli.replay import EpisodeActions
 from arena.config import load_config
@@ -138,7 +138,7 @@ class WatchedEpisode:
                     opinion = advisor.advice(observation, mask, decided)
                     fields[entity]["advice"] = {"name": name, "decisions": decided, "opinion": opinion}
                 except Exception as error:  # of an algorithm; the replay needs no opinion
-                    self._advisors[entity] = not_asked(name, error)
+                    self._advisors[entity] = failure_text(name, error)
             if isinstance(why := self._advisors[entity], str):
                 fields[entity]["advice"] = {"why": why}
 
@@ -153,7 +153,7 @@ class WatchedEpisode:
             except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
                 self._advisors[entity] = str(error)
             except Exception as error:  # of an algorithm
-                self._advisors[entity] = not_asked(name, error)
+                self._advisors[entity] = failure_text(name, error)
         found = self._advisors[entity]
         return None if isinstance(found, str) else found
 

@@ -122,7 +122,7 @@ class Turn:
     decisions: Sequence[Decision]
     advice: Advice | None = None
     by: Mapping[str, Advice] = field(default_factory=dict)  # those of the opponents, by name
-    told: Sequence[str] = ()  # who is not asked any more, and why
+    notices: Sequence[str] = ()  # who is not asked any more, and why
 
 
 def check_playable(action_space: Space[Any]) -> None:

@@ -92,7 +92,7 @@ class Human:
         self.env, self._episodes = env, episodes
         self.console: Any = Console(named=len(seats) > 1)
         self._labels = msgspec.convert(labels, dict[str, Labels])
-        self._told: list[str] = []  # by the next turn
+        self._notices: list[str] = []  # by the next turn
         self._advisors: dict[str, Advisor] = {}
         self._judges: dict[str, dict[str, Advisor]] = {}
         for agent in env.possible_agents:
@@ -106,7 +106,7 @@ class Human:
                 except (ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
                     pass
                 except Exception as error:
-                    self._told.append(not_asked(one["name"], error))
+                    self._notices.append(failure_text(one["name"], error))
 
     @classmethod
     def check(cls, observation_space: Space[Any], action_space: Space[Any]) -> None:
@@ -157,12 +157,12 @@ class Human:
             try:
                 return advisors[key].advice(observation, mask, decided)
             except Exception as error:  # of an algorithm; the match needs no opinion
-                self._told.append(not_asked(advisors.pop(key).name, error))
+                self._notices.append(failure_text(advisors.pop(key).name, error))
                 return None
 
         advice = opinion(self._advisors, agent) if agent in self._advisors else None
         by = {name: found for name in [*self._judges[agent]] if (found := opinion(self._judges[agent], name))}
-        told, self._told = self._told, []
+        notices, self._notices = self._notices, []
         return Turn(
             agent,
             tick,
@@ -172,7 +172,7 @@ class Human:
             decided,
             advice,
             by,
-            told,
+            notices,
         )
 
 
@@ -207,7 +207,7 @@ class Console:
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
         self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
-        for line in (*turn.told, *lines(turn.tables)):
+        for line in (*turn.notices, *lines(turn.tables)):
             self.say(line)
         found = []
         for place, decision in enumerate(turn.decisions):
@@ -379,7 +379,7 @@ class Advisor:
         return found
 
 
-def not_asked(name: str, error: Exception) -> str:
+def failure_text(name: str, error: Exception) -> str:
     """Tells that an algorithm has raised this when it was asked."""
     return f"{name} is not asked any more: {type(error).__name__}: {error}{registry.where_raised(error)}"
 
