@@ -50,6 +50,7 @@ class Run:
     changed: str = ""  # the file, and what has changed the configuration since, for messages; empty: nothing has
     changed_config: Config | None = None  # the whole configuration with all that has changed it; None: nothing has
     recorded_change: Mapping[str, Any] | None = None  # on record at the boundary of a resumed run; None: no line
+    renewed: Mapping[str, Any] = field(default_factory=dict)  # all options of policies of another algorithm than before
     made_folder: str = ""  # the outermost one made for this run, to be removed if it cannot begin; empty: none
     resumed: bool = False  # the folder holds an earlier part of this run
     leg: Leg = field(default_factory=Leg)  # what is played now

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -144,6 +144,22 @@ def check_recorded(folder: RunFolder, config: Config, tick: int) -> None:
             check_texts(value, config, free=free, path=key, source=str(folder.changes))
 
 
+def without(lines: Sequence[ChangeLine], renewed: Container[str]) -> list[ChangeLine]:
+    """The lines without the options `policies.<name>.options`, alone or together, that are in `renewed`."""
+    return [
+        ChangeLine(
+            tick=line.tick,
+            set={key: value for key, value in line.set.items() if ".".join(key.split(".")[:3]) not in renewed},
+        )
+        for line in lines
+    ]
+
+
+def lines_at(run: Run) -> list[ChangeLine]:
+    """The lines of a run up to the boundary where it is, without options that are renewed there."""
+    return without([line for line in lines_of(run.folder) if line.tick <= run.leg.start], run.renewed)
+
+
 def keep(run: Run, line: ChangeLine) -> None:
     """Puts a call on record, after those of earlier boundaries; replaces one that is on record of this boundary."""
     if run.recorded_change is not None:
@@ -246,12 +262,12 @@ def check_change(config: Config, key: str, value: Any) -> None:
             path=key,
         )
     starts += [f"policies.{name}.options." for name in config.policies]
-    frozen = [f"policies.{name}.frozen" for name in config.policies]
+    whole = [f"policies.{name}.{part}" for name in config.policies for part in ("frozen", "options")]
     match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
     number = int(match[1] or match[2]) if match else -1
     matches = config.listed[0]
     in_match = 0 <= number < len(matches) and isinstance(matches[number], MatchConfig)
-    if not (in_match or key in frozen or any(key.startswith(start) and key != start for start in starts)):
+    if not (in_match or key in whole or any(key.startswith(start) and key != start for start in starts)):
         raise ConfigError(
             "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
             "policies.<name>.options.* and policies.<name>.frozen",

@@ -157,12 +157,14 @@ class Leader:
                     return None
                 state.changes = changes
             planned = run.plan.config.curriculum
-            if (planned is not None or state.changes) and not is_over(run, state):
+            changes = {**run.renewed, **state.changes}
+            if (planned is not None or changes) and not is_over(run, state):
                 if state.curriculum is None and planned is not None:
                     state.curriculum = hooks.made_curriculum(planned)
                     hooks.resume_curriculum(run, state.curriculum)
                 before, newest = run.plan, newest_result(run, state.results)
-                run, state.unrecorded_change = hooks.changed(run, state.curriculum, state.changes, newest)
+                run, state.unrecorded_change = hooks.changed(run, state.curriculum, changes, newest)
+                run = replace(run, renewed={})
                 state.changes = {}
                 for line in hooks.frozen_text(before, run.plan):
                     self._output.say(line)

@@ -121,8 +121,6 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     if run.changed_config is not None:  # by later boundaries too, perhaps
         plan = hooks.with_changes(run.plan, config) if run.plan.config.round_count == 1 else run.plan
         run = replace(run, plan=plan, changed="", changed_config=None)
-    # The run as it was played up to here.
-    run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     states: dict[Worker, checkpoint.StatePlace] = {}
     leg, policies = leg_at(found, run.folder), run.plan.policies
     replaced = {  # policies of another algorithm, which start over
@@ -130,6 +128,15 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
         for name, path in leg.restore.items()
         if name in policies and checkpoint.algorithm_of(path) != policies[name].config.algorithm
     }
+    renewed = {
+        key: policies[name].config.options
+        for name in replaced
+        for key in [f"policies.{name}.options"]
+        if not any(key in line.set for line in changes if checkpoint.ticks_of(leg.restore[name]) <= line.tick)
+    }
+    changes = hooks.without(changes, renewed)
+    # The run as it was played up to here.
+    run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     for name in policies.keys() - replaced:
         states |= checkpoint.worker_states(run.folder.checkpoints_path(name), found.tick)
     left = leg.left - {seat.worker for seat in found.seats if seat.policy in replaced}
@@ -150,6 +157,7 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
     return replace(
         run,
         recorded_change=here[0].set if here else None,
+        renewed=renewed,
         resumed=True,
         concluded=found.tick >= run.plan.horizon,
         leg=replace(leg, restore=restore),

@@ -55,7 +55,7 @@ from arena.run import mpirun
 from arena.run.api import untouched_process
 from arena.run.console import Output, log_to_folder
 from arena.run.evaluation import episodes_per_lane, is_due
-from arena.run.hooks import changed_config, check_change, lines_of, with_changes
+from arena.run.hooks import changed_config, check_change, lines_at, with_changes, without
 from arena.run.lead import Leader, scored
 from arena.run.loop import Processes, RunLoop, in_one_process
 from arena.run.planning import checked_plan
@@ -373,14 +373,24 @@ class Trainer:
         if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)
             other = parse_config(overrides.apply_values(data, resumed, source=source), source=source)
-            with untouched_process():
-                examine(checked_plan(other, ranks=1))  # seats that an algorithm cannot fill are found here
+            run = replace(run, plan=replace(run.plan, config=other), changed_config=None)
         for key, value in changes.items():
-            check_change(self._config, key, value)
-        changed_values = {**self._loop.state.changes, **changes}
-        known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-        changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=changed_values)])
+            check_change(other, key, value)
+        renewed = {
+            f"policies.{name}.options": other.policies[name].options
+            for name in {key.split(".")[1] for key in resumed if key.startswith("policies.")}
+            if name in self._config.policies
+        }
+        recorded, pending = lines_at(run), ChangeLine(tick=run.leg.start, set=self._loop.state.changes)
+        kept = without([*recorded, pending], renewed)
+        if kept[:-1] == recorded:  # nothing to replace there
+            renewed = {}
+        changed_values = {**kept[-1].set, **renewed, **changes}
+        changed = changed_config(run, [*kept[:-1], ChangeLine(tick=run.leg.start, set=changed_values)])
         _check_resumable(changed)
+        if resumed:
+            with untouched_process():
+                examine(checked_plan(changed, ranks=1))  # seats that an algorithm cannot fill are found here
         with untouched_process():
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
@@ -459,8 +469,7 @@ class Trainer:
 
     def _config_now(self) -> Config:
         run = self._loop.run
-        lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-        return changed_config(run, lines) if lines else self._config
+        return changed_config(run, lines) if (lines := lines_at(run)) else self._config
 
     def policy(self, name: str | None = None, *, which: str | int = "last") -> Player:
         """A policy as it is now, or as it was.

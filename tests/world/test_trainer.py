@@ -390,6 +390,46 @@ def test_a_changed_algorithm_starts_over_as_after_close_and_resume(tmp_path: Pat
     assert left(tmp_path / "changed") == left(tmp_path / "resumed")
 
 
+def test_a_changed_algorithm_has_none_of_the_options_that_were_changed_before(tmp_path: Path) -> None:
+    data, rate = {"name": "test", **LEARNS, "ticks": 160}, "policies.blue.options.learning_rate"
+    swap = {"policies.blue.algorithm": "a2c", "policies.blue.options": {**A2C["options"], "learning_rate": 1e-3}}
+
+    def learns_with(trainer: Trainer) -> Any:
+        return trainer._config_now().policies["blue"].options
+
+    with Trainer(data, run_dir=tmp_path / "run") as trainer:
+        trainer.change({rate: 1e-4, "policies.blue.options.clip_range": 0.1})
+        trainer.train()
+        with pytest.raises(ConfigError, match="clip_range"):
+            trainer.change({**swap, "policies.blue.options.clip_range": 0.3})
+        assert learns_with(trainer)["clip_range"] == 0.1
+        trainer.change({"policies.blue.options.clip_range": 0.3})
+        trainer.change({**swap, "policies.blue.options.ent_coef": 0.02, "policies.rival": A2C})
+        trainer.evaluate(1)
+        trainer.train()
+        known = {**swap["policies.blue.options"], "ent_coef": 0.02}
+        assert learns_with(trainer) == known
+        trainer.change({rate: 2e-3})
+        trainer.train()
+    assert [line["set"] for line in json_lines(tmp_path / "run" / "changes.jsonl")][1:] == [
+        {"policies.blue.options": swap["policies.blue.options"], "policies.blue.options.ent_coef": 0.02},
+        {rate: 2e-3},
+    ]
+    with Trainer.restore(tmp_path / "run") as trainer:
+        assert learns_with(trainer) == {**known, "learning_rate": 2e-3}
+        trainer.change({"policies.blue.options": {**A2C["options"], "learning_rate": 3e-3}})
+        trainer.train()
+        assert learns_with(trainer) == {**A2C["options"], "learning_rate": 3e-3}
+
+
+def test_further_keys_of_a_change_are_checked_against_what_it_makes(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **LEARNS}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        trainer.change({"policies.rival": A2C, "policies.rival.frozen": True})
+        assert trainer._loop.state.changes == {"policies.rival.frozen": True}
+        trainer.train()
+
+
 def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
     data = {"name": "test", **LEARNS, "ticks": 160}
     rival = {"policies.rival": PPO, "matches[0].seats[1]": "rival"}
