@@ -167,7 +167,9 @@ class Algorithm(ABC):
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
-        """An instance that cannot play, made from an environment that has nothing but spaces."""
+        """An instance that cannot play, made from an environment that has nothing but spaces; it learns nothing."""
+        if options.get("average") and hasattr(cls.Options, "reservoir_size"):
+            options["reservoir_size"] = 1
         return cls(env, group, ticks=ticks, **options)
 
     @classmethod

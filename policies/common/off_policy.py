@@ -520,7 +520,7 @@ class OffPolicy(Algorithm):
         """An instance that cannot play, with as small a replay as its options allow."""
         o = cls.Options(**options).settled(rows=group.rows or env.num_envs, workers=group.size)
         room = max(int(o.batch_size), o.learning_starts, o.n_step)
-        return cls(env, group, ticks=ticks, **{**options, "buffer_size": min(room, o.buffer_size)})
+        return super().from_spaces(env, group, ticks=ticks, **{**options, "buffer_size": min(room, o.buffer_size)})
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

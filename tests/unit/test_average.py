@@ -178,6 +178,14 @@ def test_the_state_has_the_average_policy_and_its_optimizer() -> None:
         plain.load_state_dict(first.state_dict())
 
 
+@pytest.mark.parametrize("cls", [PPO, DQN])
+def test_an_instance_that_cannot_play_has_no_room_for_decisions(cls: type[Any]) -> None:
+    options = {"average": True, "reservoir_size": 500, **(PPO_OPTIONS if cls is PPO else DQN_OPTIONS)}
+    algorithm = cls.from_spaces(ScriptedEnv(SEEN, CHOICES), solo_group(), ticks=64, **options)
+    algorithm.average.reservoir.extend(numbered(0, 20), torch.Generator())
+    assert len({*algorithm.average.reservoir.sample(100, torch.Generator()).actions.tolist()}) == 1
+
+
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
