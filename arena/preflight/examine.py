@@ -165,8 +165,11 @@ def check_checkpoint(loaded: Checkpoint, path: Path, policy: PolicyPlan, cls: ty
     """Refuses a checkpoint that a policy's algorithm cannot load."""
     place, algorithm = f"policies.{policy.name}.load", policy.config.algorithm
     if loaded.algorithm != algorithm:
-        text = f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}"
-        raise ConfigError(text, path=place)
+        raise ConfigError(
+            f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}; where that "
+            "has changed, change `load` with it (null: new weights), and play against checkpoints since then",
+            path=place,
+        )
     if not spec_of(cls).loads:
         raise ConfigError(f"the algorithm {algorithm!r} has no load_state_dict()", path=place)
 

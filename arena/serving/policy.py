@@ -292,7 +292,8 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     loaded = checkpoints.load_to_act(file)
     if loaded.algorithm != configured.algorithm:
         raise ConfigError(
-            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {configured.algorithm!r}",
+            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {configured.algorithm!r}; "
+            "where that has changed, take a checkpoint since then",
             source=str(file),
         )
     with located(source=str(file)):

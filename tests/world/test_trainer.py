@@ -422,6 +422,24 @@ def test_a_changed_algorithm_has_none_of_the_options_that_were_changed_before(tm
         assert learns_with(trainer) == {**A2C["options"], "learning_rate": 3e-3}
 
 
+def test_checkpoints_of_an_earlier_algorithm_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    data = {"name": "test", **LEARNS, "ticks": 120}
+    swap = {"policies.blue.algorithm": "a2c", "policies.blue.options": A2C["options"]}
+    with Trainer(data, run_dir=tmp_path / "first") as trainer:
+        trainer.train()
+        trainer.change(swap)
+        trainer.train()
+        with pytest.raises(ConfigError, match="play against checkpoints since then"):
+            trainer.evaluate(1, against="blue@40")
+    loaded = {**PPO, "load": f"{tmp_path / 'first'}/checkpoints/blue/000000000040.ckpt"}
+    with Trainer({**data, "policies": {"blue": loaded, "red": RANDOM}}, run_dir=tmp_path / "second") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match=r"policies\.blue\.load: .*change `load` with it"):
+            trainer.change(swap)
+        trainer.change({**swap, "policies.blue": {**A2C, "load": None}})
+        trainer.train()
+
+
 def test_further_keys_of_a_change_are_checked_against_what_it_makes(tmp_path: Path) -> None:
     with Trainer({"name": "test", **LEARNS}, run_dir=tmp_path / "run") as trainer:
         trainer.train()
