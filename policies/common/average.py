@@ -41,7 +41,9 @@ def check_average(options: Any) -> None:
     """Refuses options without effect, as there is no average policy, and those that it cannot have."""
     check_unused(options, "anticipatory", "reservoir_size", average=False)
     if options.average:
-        check_refused(options, *_REFUSED, why="the average policy (average: true) cannot have it")
+        check_refused(
+            options, *_REFUSED, why="the average policy (average: true) cannot have it; leave one of them out"
+        )
         if isinstance(options.device, Devices):
             raise wrong("device", "two", "one where average is true: the average policy acts and learns on it")
 
@@ -106,7 +108,8 @@ class AveragePolicy:
         space = env.single_action_space
         self._algorithm, self._head = algorithm, action_head(space)
         if not isinstance(self._head, (DiscreteHead, MultiBinaryHead)):
-            text = f"an average policy needs Discrete, MultiDiscrete or MultiBinary actions, not {space}; leave it out"
+            text = f"an average policy needs Discrete, MultiDiscrete or MultiBinary actions, not {space}; leave `average` out, or "
+            text += "use a league with the rule `nash`"
             raise ConfigError(text, path="options.average")
         generator = torch.Generator().manual_seed(group.shared_seed)
         encoder = algorithm.make_encoder(generator)  # type: ignore[attr-defined]  # of `OnPolicy` and `OffPolicy`
@@ -119,7 +122,7 @@ class AveragePolicy:
         self.reservoir = Reservoir(layout, capacity) if group.is_root or not pooled else None
         self._new = [Reservoir(layout, 0).at(torch.arange(0))]
         self.best, self.begins = np.zeros((2, env.num_envs), np.bool_)
-        for name in ("choose", "log_prob", "exported"):  # what others see of the policy
+        for name in ("choose", "log_prob", "state_value", "exported"):  # what others see of the policy
             setattr(algorithm, name, getattr(self, name))
 
     # ----------------------------------------------------------------------------------------------------- playing
@@ -158,19 +161,27 @@ class AveragePolicy:
     # ---------------------------------------------------------------------------------------------------- learning
 
     def learn(self, *, steps: int, size: int, generator: torch.Generator) -> Metrics:
-        """Makes gradient steps on `size` decisions, the same number at every worker that learns."""
+        """Makes gradient steps on `size` decisions, the same number at every worker that learns.
+
+        Returns:
+            the metrics of the last step; empty where the group has no decisions yet: then no step is made.
+        """
         assert self.reservoir is not None, "this worker learns"
         metrics: Metrics = {}
         for _ in range(steps):
             batch = self.reservoir.sample(size, generator).to(self._algorithm.device)
-            metrics = self._algorithm.gradient_step(batch, self.backward, ("average_loss",), [self._optimizer])
+            names, optimizers = ("average_loss", "has_decisions"), [self._optimizer]
+            metrics = self._algorithm.mean_gradients(batch, self.backward, names, optimizers)
+            if not metrics.pop("has_decisions"):
+                return {}
+            metrics |= self._algorithm.optimizer_step(optimizers)
         return metrics
 
     def backward(self, batch: Decisions) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; returns the loss, [1]."""
+        """Adds the gradient of the loss to `grad` of the weights; returns the loss and 1, whose mean is 0 without decisions."""
         loss: Tensor = -self._network(batch.observations, batch.masks).log_prob(batch.actions).mean()
         torch.autograd.backward([loss])
-        return loss.detach()[None]
+        return torch.stack([loss.detach(), torch.ones_like(loss)])
 
     # --------------------------------------------------------------------------- what others see of it, and the state
 
@@ -187,6 +198,9 @@ class AveragePolicy:
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
         policy = self._network(*self._algorithm.network_inputs(observations, masks))
         return env_log_prob(self._head, policy, actions, self._algorithm.device)
+
+    def state_value(self, observations: Any, memory: Any = None) -> None:
+        """None: the best response's values are not those of the average."""
 
     def state_dict(self) -> dict[str, Any]:
         """What there is beside the weights."""

@@ -325,19 +325,18 @@ class OffPolicy(Algorithm):
                 actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)
             else:
                 actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
-        if average is not None:
+        if average is not None and self.intensity.has_started:  # random actions are no best responses
             acts = np.ones_like(average.best) if self._active is None else self._active
             acts = average.best & (acts if chosen is None else acts & ~chosen)
             average.keep(experience.leaves, experience.mask, torch.from_numpy(actions), acts)
-        step = self.env.step(self.actions.to_env(actions))
+        step, active = self.env.step(self.actions.to_env(actions)), self._active
+        self._active = fields_of(step[4]).active
         if average is not None:
             average.begins |= step[2] | step[3]
-            self._active = fields_of(step[4]).active
         if self.memory_size:
             after = self.network.remember(leaves).cpu().numpy()
-            self.memory[:] = after if self._active is None else np.where(self._active[:, None], after, self.memory)
+            self.memory[:] = after if active is None else np.where(active[:, None], after, self.memory)
             self.memory[step[2] | step[3]] = 0.0
-            self._active = fields_of(step[4]).active
         experience.add(actions, *step)
         if self.noise is not None:
             self.noise.restart(step[2] | step[3])  # terminated or truncated

@@ -446,8 +446,8 @@ class Rollout:
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
         rewards: as the environment gave them [T, B].
-        given: of external games, the rows that have acted already when they are seen [T+1, B], and where the average
-            policy acts; else None.
+        given: the rows whose action on a tick was not the learning policy's [T+1, B]: given by an external game, or
+            chosen by the average policy; None: there are none.
         played: ticks that are complete; counted by `collect`.
         remembers: whether rows carry anything from tick to tick, also while they do not act.
         open: what was incomplete when the last rollout ended.

@@ -81,7 +81,7 @@ class ThreadGroup:
         held = list(parameters)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in held]
         parts = self._meet("average", (weight, gradients, scalars))
-        total = sum(part[0] for part in parts)
+        total = sum(part[0] for part in parts) or 1.0  # zeros where all weights are 0
         for index, parameter in enumerate(held):
             parameter.grad = (sum(part[1][index].double() * part[0] for part in parts) / total).to(parameter.dtype)
         return {name: sum(part[2][name] * part[0] for part in parts) / total for name in scalars}

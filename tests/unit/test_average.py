@@ -148,6 +148,24 @@ def test_average_policy_learns_how_often_best_responses_did_what(cls: type[Any])
     np.testing.assert_allclose(chances, [0.125, 0.375, 0.5], atol=0.05)
 
 
+@pytest.mark.parametrize("cls", [PPO, DQN])
+def test_nothing_is_measured_or_learned_without_decisions(cls: type[Any]) -> None:
+    algorithm = made(cls)
+    before = algorithm.average.state_dict()["steps"]
+    assert algorithm.average.learn(steps=3, size=8, generator=torch.Generator()) == {}
+    assert algorithm.average.state_dict()["steps"] == before
+    algorithm.average.reservoir.extend(numbered(0, 2), torch.Generator())
+    assert algorithm.average.learn(steps=3, size=8, generator=torch.Generator())["average_loss"] > 0
+    assert algorithm.average.state_dict()["steps"] == before + 3
+
+
+def test_random_actions_before_dqn_learns_are_no_best_responses() -> None:
+    env = ScriptedEnv(SEEN, CHOICES, rows=4, ticks=64, length=4)
+    algorithm = played(made(DQN, env, learning_starts=160, anticipatory=1.0))
+    assert algorithm.intensity.has_started
+    assert algorithm.average.reservoir.seen == 64 * 4 - 160
+
+
 # ---------------------------------------------------------------------------------------------------- what others see
 
 
@@ -166,6 +184,7 @@ def test_others_see_the_average_policy(cls: type[Any]) -> None:
     assert {*logits.argmax(1).tolist()} == {1}
     assert algorithm.exported().decoding["kind"] == "categorical"
     assert algorithm.log_prob(observations, np.ones(len(observations), np.int64), None).max() > -1e-6
+    assert algorithm.state_value(observations) is None
 
 
 def test_the_state_has_the_average_policy_and_its_optimizer() -> None:
