@@ -86,6 +86,6 @@ class QMIX(VDN):
     def make_encoder(self, generator: torch.Generator, *, first: int = 0) -> JointEncoder:
         state, space = self.options.state, self.env.single_observation_space
         if state is None:
-            return super().make_encoder(generator)
-        make_row_encoder = partial(self.make_row_encoder, generator=generator)
+            return super().make_encoder(generator, first=first)
+        make_row_encoder = partial(self.make_row_encoder, generator=generator, first=first)
         return StateEncoder(space, self.entities, generator, make_row_encoder, state=state)

@@ -296,10 +296,11 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         if len(old) != len(new):
             yield f"matches: had {len(old)} descriptions, has {len(new)}"
             return
-        forms = ([tuple(reseated(seat, "") for seat in entry.seats) for entry in entries] for entries in (old, new))
-        # The files of a match's samples name the policy of each entity once.
-        same = next(forms) == next(forms) and "samples" not in (before.record, now.record)
-        yield from compared("matches", numbered(old), numbered(new), SAME_MATCH if same else (*SAME_MATCH, "seats"))
+        was, now_is = ([[reseated(seat, "") for seat in entry.seats] for entry in entries] for entries in (old, new))
+        records = "samples" in (before.record, now.record)
+        fields = (*SAME_MATCH, "seats") if records or was != now_is else SAME_MATCH
+        why = " (`record: samples` keeps seats as they are)" if records and was == now_is else ""
+        yield from (f"{line}{why}" for line in compared("matches", numbered(old), numbered(new), fields))
         return
     yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
 

@@ -259,8 +259,7 @@ class Trainer:
             self._open(str(self.folder), resume=True)
             self._loop.state.changes = changes
         if self.done:
-            again = f"Trainer.restore({str(self.folder)!r}, ticks=...)"
-            raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {again}")
+            raise BudgetReached(f"the run is over at tick {self.ticks}; go on with {self._again}")
         loop, started = self._loop, self.ticks
         episodes = loop.run.folder.episodes
         if self._before is None:
@@ -313,6 +312,10 @@ class Trainer:
         memory.changes = {}
         self._read_boundary()
         return status
+
+    @property
+    def _again(self) -> str:
+        return f"Trainer.restore({str(self.folder)!r}, ticks=...)"
 
     def _end_remote(self) -> None:
         remote, self._remote = self._remote, None
@@ -368,7 +371,8 @@ class Trainer:
         run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
         changes = {key: value for key, value in changes.items() if key not in resumed}
         if resumed and self.done:
-            raise ConfigError(f"the run is over at tick {self.ticks}, so nothing changes", path=next(iter(resumed)))
+            text = f"the run is over at tick {self.ticks}, so nothing changes; go on with {self._again}"
+            raise ConfigError(text, path=next(iter(resumed)))
         source, other = self._origin.source, self._config
         if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)

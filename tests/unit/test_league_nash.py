@@ -101,14 +101,14 @@ def test_pairs_of_the_mixture_meet_until_they_have_enough_games() -> None:
 
 def test_solvers_give_the_mixture_of_each_population() -> None:
     names = ("r", "p", "s")
-    game = MetaGame(names, names, ROCK_PAPER_SCISSORS)
+    game = MetaGame(names, names, ROCK_PAPER_SCISSORS, np.ones((3, 3)))
     for solver in ("nash", "uniform", "alpha_rank", "rectified"):
         (mixture,) = game.solved(solver)
         assert mixture == pytest.approx(dict.fromkeys(names, 1 / 3))
-    first, second = MetaGame(("h", "t"), ("x", "y"), np.array([[3.0, -1], [-2, 1]])).solved("nash")
+    first, second = MetaGame(("h", "t"), ("x", "y"), np.array([[3.0, -1], [-2, 1]]), np.ones((2, 2))).solved("nash")
     assert first == pytest.approx({"h": 3 / 7, "t": 4 / 7})
     assert second == pytest.approx({"x": 2 / 7, "y": 5 / 7})
-    assert MetaGame(("h", "t"), ("x",), np.array([[1.0], [0]])).solved("nash")[0] == {"h": 1.0}
+    assert MetaGame(("h", "t"), ("x",), np.array([[1.0], [0]]), np.ones((2, 1))).solved("nash")[0] == {"h": 1.0}
 
 
 def test_progress_is_the_margin_against_the_mixture_by_rounds() -> None:

@@ -35,7 +35,7 @@ class MetaGame(NamedTuple):
     rows: tuple[str, ...]
     columns: tuple[str, ...]  # the same as the rows where there is one population
     payoffs: Floats  # float64 [rows, columns]; NaN: the two have not met
-    games: Floats = np.zeros((0, 0))  # likewise the games that they are the mean of
+    games: Floats  # likewise the games that they are the mean of
 
     @property
     def two_populations(self) -> bool:
@@ -46,7 +46,8 @@ class MetaGame(NamedTuple):
         """The pairs of strategies that have not met; if there are none, those of a mixture with too few games."""
         cells = np.argwhere(np.isnan(self.payoffs)).tolist()
         if not cells and least > 1:
-            first, second = (mixtures := self.solved(solver))[0], mixtures[-1]
+            mixtures = self.solved(solver)
+            first, second = mixtures[0], mixtures[-1]
             few = np.argwhere(self.games < least).tolist()
             cells = [cell for cell in few if self.rows[cell[0]] in first and self.columns[cell[1]] in second]
         return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]
