@@ -87,9 +87,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
     exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
-    average: bool = (
-        False  # the mean of all best responses is learned as well; it is what others meet, and mixes if sampled
-    )
+    average: bool = False  # learn the mean of all best responses, too: others meet and evaluate it; it mixes if sampled
     anticipatory: PositiveFraction = 0.1  # chance that an episode is played by the best response, not by that mean
     reservoir_size: Count = 200_000  # decisions of best responses, of all so far, that the group keeps for it
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults

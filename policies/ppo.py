@@ -57,9 +57,7 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
     clip_range: NonNegative = 0.2  # epsilon of the clipped surrogate
     clip_range_vf: Positive | None = None  # how far a value may move per update; null: freely
     target_kl: Positive | None = None  # an update stops when the group's KL exceeds 1.5 times this; null: never
-    average: bool = (
-        False  # the mean of all best responses is learned as well; it is what others meet, and mixes if sampled
-    )
+    average: bool = False  # learn the mean of all best responses, too: others meet and evaluate it; it mixes if sampled
     anticipatory: PositiveFraction = 0.1  # chance that an episode is played by the best response, not by that mean
     reservoir_size: Count = 200_000  # decisions of best responses, of all so far, that the group keeps for it
 

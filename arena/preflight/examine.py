@@ -166,8 +166,8 @@ def check_checkpoint(loaded: Checkpoint, path: Path, policy: PolicyPlan, cls: ty
     place, algorithm = f"policies.{policy.name}.load", policy.config.algorithm
     if loaded.algorithm != algorithm:
         raise ConfigError(
-            f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}; where that "
-            "has changed, change `load` with it (null: new weights), and play against checkpoints since then",
+            f"the checkpoint {path} is of the algorithm {loaded.algorithm!r}, the policy uses {algorithm!r}; where "
+            "that has changed, change `load` with it (null: new weights), and play against checkpoints since then",
             path=place,
         )
     if not spec_of(cls).loads:

@@ -108,8 +108,8 @@ class AveragePolicy:
         space = env.single_action_space
         self._algorithm, self._head = algorithm, action_head(space)
         if not isinstance(self._head, (DiscreteHead, MultiBinaryHead)):
-            text = f"an average policy needs Discrete, MultiDiscrete or MultiBinary actions, not {space}; leave `average` out, or "
-            text += "use a league with the rule `nash`"
+            text = f"an average policy needs Discrete, MultiDiscrete or MultiBinary actions, not {space}; leave "
+            text += "`average` out, or play a league with the rule `nash`"
             raise ConfigError(text, path="options.average")
         generator = torch.Generator().manual_seed(group.shared_seed)
         encoder = algorithm.make_encoder(generator)  # type: ignore[attr-defined]  # of `OnPolicy` and `OffPolicy`
@@ -178,7 +178,7 @@ class AveragePolicy:
         return metrics
 
     def backward(self, batch: Decisions) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; returns the loss and 1, whose mean is 0 without decisions."""
+        """Adds the gradient to `grad` of the weights; returns the loss and 1, the latter 0 without decisions."""
         loss: Tensor = -self._network(batch.observations, batch.masks).log_prob(batch.actions).mean()
         torch.autograd.backward([loss])
         return torch.stack([loss.detach(), torch.ones_like(loss)])
