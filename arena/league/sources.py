@@ -148,9 +148,9 @@ def find_checkpoint(load: str, policy: str) -> Path:
     if not split(load)[1]:
         return checkpoint.find(load, policy)
     source, named = named_in_run(load)
-    policy = source.config.policies[named.policy]
-    if policy.load is not None and not (named.label or source.files(named.policy)):  # as in `frozen`
-        return find_checkpoint(policy.load, named.policy)
+    loaded = source.config.policies[named.policy].load
+    if loaded is not None and not (named.label or source.files(named.policy)):  # as in `frozen`
+        return find_checkpoint(loaded, named.policy)
     return source.checkpoint(named)
 
 
