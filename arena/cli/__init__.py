@@ -5,10 +5,9 @@ the user is a `ConfigError`, whatever function finds it: `main` prints it and re
 
 start                   the three ways to start a run: as one rank, in this process, or under a launcher
 train, tournament, exploit
-                        arguments and start; rank 0's part is in `train_run`, `tournament_run`, `exploit.exploit_run`,
-                        which the other ranks do not import
+                        arguments and start; rank 0's part is in `train_run`, `arena.run.tournament`,
+                        `exploit.exploit_run`, which the other ranks do not import
 exploit.exact           what `arena exploit --exact` computes, without a run
-players                 the players of a tournament, from configurations and run folders
 probe                   `arena plan --probe`: measures two seconds of the first match
 arguments               what the commands' parsers share
 """

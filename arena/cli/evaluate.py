@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a run: first, last, best, or a number of ticks (default: last)",
     )
     parser.add_argument(
-        "--against", metavar="POLICY", help="a policy, blue@5000, or algorithm that takes all other seats"
+        "--against",
+        metavar="POLICY",
+        help="what takes all other seats: a policy, as blue, blue@5000 or runs/a:blue@best, or an algorithm",
     )
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     parser.add_argument(

@@ -188,9 +188,12 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     registry.import_plugins(config.imports)
     if name:
         policy, label = source.named(name)
-        for option in ("match", "checkpoint") if label else ("match",):
-            if getattr(arguments, option) is not None:
-                raise ConfigError(f"{arguments.target} says it already; leave it out", path=f"--{option}")
+        if arguments.match is not None:
+            raise ConfigError("is for a run or configuration alone: a policy serves any game", path="--match")
+        if label and arguments.checkpoint is not None:
+            raise ConfigError(f"{arguments.target} says it already; leave it out", path="--checkpoint")
+        if label not in ("", "follow"):
+            source.checkpoint(Named(policy, label))  # refuses it where the policy has no checkpoints
         arguments.checkpoint = label or arguments.checkpoint
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")

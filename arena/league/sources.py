@@ -148,6 +148,9 @@ def find_checkpoint(load: str, policy: str) -> Path:
     if not split(load)[1]:
         return checkpoint.find(load, policy)
     source, named = named_in_run(load)
+    loaded = source.config.policies[named.policy].load
+    if loaded is not None and not (named.label or source.files(named.policy)):  # as in `frozen`
+        return find_checkpoint(loaded, named.policy)
     return source.checkpoint(named)
 
 
@@ -183,6 +186,7 @@ def other_policy(source: Source, text: str, *, path: str) -> PolicyConfig | None
         return None  # a class, as `package.module:Class`
     with located(path=path):
         other = Source.of(run)
+        registry.import_plugins(other.config.imports)
         found = other.frozen(other.named(name))
         ours, theirs = ({env.make for env in one.config.envs.values()} for one in (source, other))
         if not ours & theirs:
@@ -200,10 +204,17 @@ def opponent_of(config: Config, source: Source, against: str, *, path: str = "--
         return config.policies[against]
     if (other := other_policy(source, against, path=path)) is not None:
         return other
+    if ":" not in against and anchored(against).exists():
+        raise ConfigError(f"{against!r} names no policy: say which, by {FORM}", path=path)
     added = [one.name for one in registry.added() if one.kind == "algorithm"]
     if against not in registry.ALGORITHMS and ":" not in against and against not in added:
         known = [*config.policies, *registry.ALGORITHMS, *added]
         raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path=path)
+    try:
+        registry.algorithm(against)
+    except ConfigError as error:
+        no_run = f", and no run folder {split(against)[0]!r}" if ":" in against else ""
+        raise ConfigError(error.message + no_run, path=path) from error
     try:
         registry.configured_algorithm(against, {}, acts=True, path="")
     except ConfigError as error:

@@ -155,7 +155,9 @@ def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | Non
         if found.processes > 1:
             refuse_main(source.config, ", or use ranks=1")
         examination = preflight(found, source.config)
-        if known or (known := allocated(os.environ)):
+        # An allocation that is too small for the ranks does not count: the run may be for another one.
+        known = known or allocated(os.environ)
+        if hosts is not None or sum(host.slots for host in known) >= found.processes:
             found = on_hosts(found, [one.host for one in shares(known, found.processes) for _ in one.ranks])
         return role_rows(found, examination)
 

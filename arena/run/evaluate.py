@@ -192,7 +192,7 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
     label = [weights.label] if weights.label else []
 
     def place(*names: str) -> Path:
-        return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(names))
+        return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(names))[:200]
 
     if against is None:
         seated = [name for name in config.policies if any(name in entry.names for _, entry in config.entries())]
@@ -205,6 +205,7 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
     opponent = opponent_of(config, source, against)
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
     described = f"the policy {against}" if of_both else against
+    whose = Path(against).name[-100:]  # of RUN:POLICY@TICK without the folders above the run
     found = []
     for policy in shown:
         contested = opposed(config, policy, opponent)
@@ -212,7 +213,7 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
             comma = "" if policy in weights.loaded else ","
             titles = {policy: f"{weights.title(policy)}{comma} against {described}"}
             found.append(
-                EvaluationMatch(contested, weights.label, titles, place(*base, policy, *label, "against", against))
+                EvaluationMatch(contested, weights.label, titles, place(*base, policy, *label, "against", whose))
             )
     if not found:
         raise ConfigError(

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from arena import registry
+from arena.config.decode import is_policy_name
 from arena.config.matches import MatchConfig
 from arena.config.members import Sides, separate_populations
 from arena.config.schema import EnvConfig, PolicyConfig
@@ -49,14 +51,16 @@ def read_sources(targets: Sequence[AnyConfig], overrides: Sequence[str] = ()) ->
         place = number if path is None else anchored(run).resolve()
         if place not in found:
             source = Source.of(target if path is None else run, overrides)
+            with located(source=source.path):
+                registry.import_plugins(source.config.imports)
             label = source.config.name
             if source.folder is not None:
-                label = _NOT_IN_POPULATIONS.sub("-", source.folder.path.resolve().name).strip("-._") or label
+                label = _NOT_IN_POPULATIONS.sub("-", source.folder.path.resolve().name)[:60].strip("-._") or label
             found[place] = PlayersOf(source, label, [])
         known = found[place]
         if name in known.named:
             also = f", as {known.source.path} too" if known.source.path != run else ""
-            raise ConfigError(f"is named twice{also}; its players would meet themselves", source=str(target))
+            raise ConfigError(f"is named twice{also}; no player meets itself: leave one out", source=str(target))
         known.named.append(name)
     labels, taken = {one.label for one in found.values()}, set[str]()
     for place, one in found.items():
@@ -88,6 +92,11 @@ def players_of(
                 of.source.checkpoint(named)  # refuses it where the policy has no checkpoints
             which = [named.label] if named.label else labels
             chosen |= dict(_versions(_member(members, of, named.policy), which))
+    if unusable := [name for name in chosen if not is_policy_name(name)]:
+        raise ConfigError(f"the player {unusable[0]!r} would have a longer name than a policy can; rename its policy")
+    for name in [name for name in chosen if name in members and members[name].source.files(members[name].policy)]:
+        if (again := f"{name}@{checkpoint.ticks_of(Path(str(chosen[name].load)))}") in chosen:
+            raise ConfigError(f"{again!r} has the same checkpoint as {name!r}, and would meet itself; leave one out")
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "

@@ -144,6 +144,11 @@ def tournament(
         RunFailed: a game has failed.
         KeyboardInterrupt: a signal has ended it.
     """
+    if episodes < 1:
+        raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")
+    for name, value, most in (("error", error, 0.5), ("elo", elo, 4000)):
+        if not 0 < value <= most:
+            raise ConfigError(f"found {value}; expected a number above 0, at most {most}", path=name)
     results, listener = list[TournamentResult](), Listener(None)
     labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
     entry = Entry(
@@ -313,6 +318,7 @@ def opening(entry: Entry) -> tuple[Config, Batch]:
         rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
+        imports=tuple(dict.fromkeys(module for source in sources for module in source.config.imports)),
         matches=first.matches,
         league=None,
         record="nothing",

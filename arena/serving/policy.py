@@ -177,6 +177,21 @@ def configured_policy(
     """A policy of a configuration, with what it has learned in a run (None: as configured); see `load_policy`."""
     registry.import_plugins(config.imports)
     configured = config.policies[name]
+    found = None
+    saved = [] if folder is None else boundary.checkpoints_of(folder, name)
+    if folder is not None and checkpoint is not None:
+        file = Source(config, folder).files(name).get(checkpoint)
+        found = checkpoints.load_to_act(file or checkpoints.path_of(folder.checkpoints_path(name), checkpoint))
+        if found.algorithm != configured.algorithm:
+            raise ConfigError(
+                f"the checkpoint of tick {checkpoint} is of {found.algorithm}, before the algorithm of {name!r} became "
+                f"{configured.algorithm}; name a later checkpoint",
+                source=str(folder.path),
+            )
+    elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:
+        found = newest  # else its algorithm has changed, and it has not begun to learn
+    elif configured.load is not None:
+        found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     cls, options = _algorithm(folder, name, config, checkpoint)
     if observation_space is None or action_space is None:
         seat = first_seat(config, name).interface
@@ -184,15 +199,6 @@ def configured_policy(
         action_space = action_space or seat.action_spaces[0]
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
-    found = None
-    saved = [] if folder is None else boundary.checkpoints_of(folder, name)
-    if folder is not None and checkpoint is not None:
-        file = Source(config, folder).files(name).get(checkpoint)
-        found = checkpoints.load_to_act(file or checkpoints.path_of(folder.checkpoints_path(name), checkpoint))
-    elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:
-        found = newest  # else its algorithm has changed, and it has not begun to learn
-    elif configured.load is not None:
-        found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:

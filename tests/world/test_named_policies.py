@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import arena
+from arena import registry
+from arena.cli.main import main
 from arena.config import load_config
 from arena.league.sources import Source, find_checkpoint, named_in_run, split
 from arena.records import checkpoint
@@ -179,3 +182,111 @@ def test_source_reads_a_configuration_in_every_form(runs: Path) -> None:
     assert Source.of(config).config == Source.of(file).config
     assert arena.plan_run(config, 1) == arena.plan_run(file, 1)
     assert len(arena.plan_run(runs / "runs/a", 1)) == 4  # root, environment, two workers
+
+
+def test_names_that_a_run_imports_are_known_to_other_runs(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(name: str) -> None:
+        """As in a process that has not read the configuration."""
+        delattr(registry.REGISTERED.algorithm, name)
+        del sys.modules[f"imported_{name}"]
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("ours", "theirs"):
+        (tmp_path / f"imported_{name}.py").write_text(
+            "import arena\nfrom policies.random import Random\n"
+            f"class Named(Random): ...\narena.register_algorithm('{name}', Named)\n"
+        )
+        policies = {"blue": PPO, name: {"algorithm": name, "frozen": True}}
+        played(tmp_path / name, policies, imports=[f"imported_{name}"])
+    for name in ("ours", "theirs"):
+        forget(name)
+    assert arena.evaluate(runs / "runs/a", 2, against=f"{tmp_path}/theirs:theirs")
+    forget("theirs")
+    players = [f"{tmp_path}/ours:ours", f"{tmp_path}/theirs:theirs"]
+    result = arena.tournament(players, 48, run_dir=tmp_path / "games")
+    assert load_config(result.run_dir / "config.yaml").imports == ("imported_ours", "imported_theirs")
+    assert {row["player"] for row in result.standings} == {"ours", "theirs"}
+    forget("ours")
+    forget("theirs")
+
+
+def test_long_names_of_folders_are_cut(runs: Path, tmp_path: Path) -> None:
+    long = runs / ("long" * 40)
+    (runs / "runs/b").rename(long)
+    result = arena.tournament([f"{runs}/runs/a:blue", f"{long}:blue@10"], 64, run_dir=tmp_path / "games")
+    assert set(load_config(result.run_dir / "config.yaml").policies) == {
+        "a.blue",
+        f"{'long' * 15}.blue@10",
+    }
+    (row,) = arena.evaluate(runs / "runs/a", 2, against=f"{long}:red")
+    assert row["folder"].name == f"blue-last-against-{'long' * 24}-red"
+    (row,) = arena.evaluate(runs / "runs/a", 2, against=f"{runs}/runs/c/../a:blue@10")
+    assert row["folder"].name == "blue-last-against-a-blue-10"
+
+
+def test_name_of_101_characters_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    name = "p" * 60
+    both = [played(tmp_path / (letter * 60), {name: PPO, "red": RANDOM}) for letter in "ab"]
+    with pytest.raises(arena.ConfigError, match="would have a longer name than a policy can; rename"):
+        arena.tournament([f"{run}:{name}" for run in both], run_dir=tmp_path / "games")
+    assert not (tmp_path / "games").exists()
+
+
+@pytest.mark.parametrize("changes", [{"episodes": 0}, {"error": 0}, {"error": 0.6}, {"elo": 0}, {"elo": 5000}])
+def test_limits_of_a_tournament_are_checked(changes: dict[str, Any], made: Path, tmp_path: Path) -> None:
+    players = [f"{made}/a:blue", f"{made}/b:blue"]
+    with pytest.raises(
+        arena.ConfigError, match=f"{next(iter(changes))}: found {next(iter(changes.values()))}; expected"
+    ):
+        arena.tournament(players, run_dir=tmp_path / "games", **changes)
+
+
+def test_player_does_not_meet_itself(made: Path, tmp_path: Path) -> None:
+    message = "'blue@20' has the same checkpoint as 'blue', and would meet itself; leave one out"
+    with pytest.raises(arena.ConfigError, match=message):
+        arena.tournament([f"{made}/a:blue", f"{made}/a:blue@20"], run_dir=tmp_path / "games")
+
+
+def test_run_names_a_policy_that_it_has_loaded(runs: Path, tmp_path: Path) -> None:
+    loaded = PPO | {"load": f"{runs}/runs/b:red@10", "frozen": True}
+    folder = arena.train(configuration(old=loaded, red=RANDOM), tmp_path / "new", ranks=1).run_dir
+    assert find_checkpoint(f"{folder}:old", "") == find_checkpoint(f"{runs}/runs/b:red@10", "")
+
+
+@pytest.mark.parametrize(
+    ("against", "message"),
+    [
+        ("b", "names no policy: say which, by RUN:POLICY@TICK"),
+        ("nowhere:blue", "there is no module 'nowhere'.*, and no run folder 'nowhere'"),
+    ],
+)
+def test_opponent_without_a_policy_or_run_is_named(
+    against: str, message: str, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    with pytest.raises(arena.ConfigError, match=message) as caught:
+        arena.evaluate("a", 2, against=against)
+    assert "without options" not in str(caught.value)
+
+
+def test_plan_inside_a_smaller_allocation(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n1")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1")
+    assert {row["host"] for row in arena.plan_run(made / "a", 2)} == {None}
+    with pytest.raises(arena.ConfigError, match="cannot take 2 ranks"):
+        arena.plan_run(made / "a", 2, hosts="n1:1")
+
+
+def test_checkpoint_of_another_algorithm_is_told(runs: Path) -> None:
+    path = runs / "runs/a/config.yaml"
+    path.write_text(path.read_text().replace("algorithm: ppo", "algorithm: a2c"))
+    (runs / "runs/a/checksums/config.yaml").unlink()
+    with pytest.raises(arena.ConfigError, match="tick 10 is of ppo, before the algorithm of 'blue' became a2c"):
+        arena.load_policy(f"{runs}/runs/a:blue@10")
+
+
+def test_serve_refuses_a_checkpoint_of_a_policy_without_any(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", f"{made}/a:red@banana", "--http", "0"]) == 2
+    assert "there is no checkpoint 'banana' of 'red'; known: none" in capsys.readouterr().err

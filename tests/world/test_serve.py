@@ -383,6 +383,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         ([":red"], "there is no policy 'red'"),
         ([":blue@30"], "there is no checkpoint '30'"),
         ([":blue@20", "--checkpoint", "20"], "says it already"),
+        ([":blue", "--match", "0"], "is for a run or configuration alone"),
         (["--checkpoint", "30"], "there is no checkpoint '30'"),
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
