@@ -137,20 +137,24 @@ def named_in_run(text: Path | str) -> tuple[Source, Named]:
     return source, source.named(name)
 
 
-def find_checkpoint(load: str, policy: str) -> Path:
+def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Path:
     """The file or folder for `checkpoint.load` that `load:` of a policy means: `RUN:POLICY@TICK`, a run or a file.
 
-    Of a run alone, the checkpoints of `policy` are meant.
+    Of a run alone, the checkpoints of `policy` are meant. `via` are the `load:` that have led here.
 
     Raises:
-        ConfigError: there is no such thing, or no checkpoint of this policy in it.
+        ConfigError: there is no such thing, or no checkpoint of this policy in it, or it loads itself.
     """
     if not split(load)[1]:
         return checkpoint.find(load, policy)
     source, named = named_in_run(load)
     loaded = source.config.policies[named.policy].load
     if loaded is not None and not (named.label or source.files(named.policy)):  # as in `frozen`
-        return find_checkpoint(loaded, named.policy)
+        if loaded in via:
+            raise ConfigError(
+                f"{load}: its `load` leads back to itself ({' -> '.join((*via, load))}); name a checkpoint"
+            )
+        return find_checkpoint(loaded, named.policy, via=(*via, load))
     return source.checkpoint(named)
 
 

@@ -253,6 +253,11 @@ def test_run_names_a_policy_that_it_has_loaded(runs: Path, tmp_path: Path) -> No
     loaded = PPO | {"load": f"{runs}/runs/b:red@10", "frozen": True}
     folder = arena.train(configuration(old=loaded, red=RANDOM), tmp_path / "new", ranks=1).run_dir
     assert find_checkpoint(f"{folder}:old", "") == find_checkpoint(f"{runs}/runs/b:red@10", "")
+    config = RunFolder(folder).config
+    (folder / "checksums" / config.name).unlink()
+    config.write_text(config.read_text().replace(f"{runs}/runs/b:red@10", f"{folder}:old"))
+    with pytest.raises(arena.ConfigError, match="its `load` leads back to itself"):
+        find_checkpoint(f"{folder}:old", "")
 
 
 @pytest.mark.parametrize(
