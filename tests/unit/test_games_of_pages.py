@@ -190,7 +190,7 @@ def test_a_resumed_run_and_one_that_was_mended_are_read_again(run: RunFolder) ->
 
 def test_all_pages_share_one_reader_and_old_ones_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [write_league(tmp_path / name, League(policies=2, episodes=40, rounds=1)).path for name in "abc"]
-    monkeypatch.setattr("arena.board.board._KEPT", 90)
+    monkeypatch.setattr("arena.board.board._MOST_EPISODES", 90)
     board, readers = board_at(tmp_path), []
     for folder in (*folders[:2], folders[0], folders[2], folders[0]):
         with board.reader(folder) as reader:
