@@ -82,7 +82,7 @@ def train(
     The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
 
     Args:
-        config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration is run anew.
+        config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration runs again.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is

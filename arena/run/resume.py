@@ -300,7 +300,9 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         records = "samples" in (before.record, now.record)
         fields = (*SAME_MATCH, "seats") if records or was != now_is else SAME_MATCH
         why = " (`record: samples` keeps seats as they are)" if records and was == now_is else ""
-        yield from (f"{line}{why}" for line in compared("matches", numbered(old), numbered(new), fields))
+        yield from (
+            f"{line}{why}" for line in compared("matches", matches_by_number(old), matches_by_number(new), fields)
+        )
         return
     yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
 
@@ -324,7 +326,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
             yield f"{place}.policies was {_quoted(played.get(place))}, is {_quoted(planned.get(place))}"
 
 
-def numbered(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
+def matches_by_number(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
     """Match descriptions by their numbers."""
     return {str(number): entry for number, entry in enumerate(entries)}
 

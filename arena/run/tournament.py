@@ -58,7 +58,7 @@ from arena.run.mpirun import Restart
 from arena.run.planning import checked_plan
 from arena.run.players import players_of, read_sources, settings_of, sides_of
 from arena.run.prepare import existing_folder, prepare
-from arena.run.resume import GAME, SAME_MATCH, compared, initial_checkpoints, numbered
+from arena.run.resume import GAME, SAME_MATCH, compared, initial_checkpoints, matches_by_number
 from arena.terminal.display import silent_display
 from arena.terminal.standings import contradicting, elo_text, table_data
 
@@ -334,7 +334,9 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     """The run of a tournament as it continues; its folder is not changed. `config` is that of a new one."""
     folder = existing_folder(config, run_dir)
     before = load_config(folder.config)
-    old, new = (numbered(distinct_settings([match for _, match in both.entries()])) for both in (before, config))
+    old, new = (
+        matches_by_number(distinct_settings([match for _, match in both.entries()])) for both in (before, config)
+    )
     differences = [
         *compared("players", before.policies, config.policies, _PLAYER),
         *compared("envs", before.envs, config.envs, (*GAME, "outcome")),
