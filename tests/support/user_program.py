@@ -195,7 +195,7 @@ def main(home: Path) -> int:
     policy = arena.load_policy(f"{home / 'duel'}:new@last")
     action = policy.act(np.zeros(2, np.float32))
     try:
-        arena.load_policy(f"{home / 'duel'}:nobody")
+        arena.load_policy(f"{home / 'duel'}:missing")
     except ConfigError as error:
         missing = str(error)
     else:

@@ -287,7 +287,7 @@ def test_program_trains_compares_and_analyzes_and_says_nothing_else(tmp_path: Pa
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
-    assert "there is no policy 'nobody'; known: new, old" in done.stdout
+    assert "there is no policy 'missing'; known: new, old" in done.stdout
 
 
 def test_every_key_has_a_docstring_that_editors_show() -> None:
