@@ -54,6 +54,14 @@ def players(config: Config) -> tuple[str, ...]:
     return tuple(name for name in config.policies if name in found)
 
 
+def policy_of_player(player: str, config: Config) -> str | None:
+    """The policy that a player is, or of which it is a snapshot; None: it is none of this configuration.
+
+    In a tournament `blue@500` is a policy itself.
+    """
+    return next((name for name in (player, player.partition("@")[0]) if name in config.policies), None)
+
+
 def separate_populations(config: Config, *, declared: bool = True) -> Sides | None:
     """Two populations that only meet each other, each always on the same side: predators and prey; None without such.
 

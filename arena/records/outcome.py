@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
@@ -26,9 +26,24 @@ _LEAST = 1e-8  # the error in long sums of rewards that cancel
 _EQUAL = 1e-9  # of the larger return, or of 1: returns are float64 sums of rewards
 
 
+def stated_outcome(info: Mapping[str, Any], rule: OutcomeRule | None) -> str | None:
+    """What an entity's last info says of how its episode has ended; None: nothing.
+
+    Raises:
+        ValueError: the rule of the game is `info`, and the value is neither `win` nor `loss` nor `draw`. With other
+            rules games may use the key for other purposes.
+    """
+    found = info.get("outcome")
+    if isinstance(found, str) and (found in _NAMES or rule != "info"):
+        return found
+    if rule == "info" and found is not None:
+        raise ValueError(f"the info 'outcome' {found!r}; expected win, loss or draw, as the rule of its game is info")
+    return None
+
+
 def outcomes(
     returns: Sequence[float | None],
-    stated: Sequence[object],
+    stated: Sequence[str | None],
     *,
     entities: Sequence[int],
     rule: OutcomeRule | None,
@@ -43,8 +58,7 @@ def outcomes(
 
     Args:
         returns: per seat, the mean over its entities of the sum of rewards; None: it took no part.
-        stated: per seat, what the infos have under `"outcome"`; other words than `"win"`, `"loss"` and `"draw"` are
-            ignored, as some games use the key for other purposes.
+        stated: per seat, its `stated_outcome`.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
         sides: the seats of each side; (): each seat is a side of its own. Only `higher_return` uses it.
 
@@ -57,10 +71,7 @@ def outcomes(
         )
     ends: list[Outcome | None] = [None] * len(returns)
     if rule == "info":
-        return tuple(
-            _NAMES.get(item) if isinstance(item, str) and value is not None else None
-            for item, value in zip(stated, returns, strict=True)
-        )
+        return tuple(None if value is None else _NAMES.get(item) for item, value in zip(stated, returns, strict=True))
     taking = [seat for seat, value in enumerate(returns) if value is not None]
     earned = tuple(value for value in returns if value is not None)
     if rule is None or rule == "none" or len(taking) < 2 or not all(map(math.isfinite, earned)):
@@ -132,10 +143,13 @@ def suggested(
         return "info"
     won = 0
     try:
-        for returns, stated in episodes:
-            won += "win" in outcomes(returns, stated, entities=entities, rule="zero_sum")
+        for returns, _ in episodes:
+            won += "win" in outcomes(returns, [None] * len(returns), entities=entities, rule="zero_sum")
     except NotZeroSum:
-        ranked = [outcomes(*one, entities=entities, rule="higher_return", sides=sides) for one in episodes]
+        ranked = [
+            outcomes(returns, [None] * len(returns), entities=entities, rule="higher_return", sides=sides)
+            for returns, _ in episodes
+        ]
         return "higher_return" if any("win" in ends for ends in ranked) else "none"
     return "zero_sum" if won else None
 
@@ -147,8 +161,8 @@ def without_winner_text(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
         if rule == "none"
         else f"no winners in {env!r}: its infos name none, so its games are not rated"
         if rule == "info"
-        else f"no winners in {env!r}, so its games are not rated: set `envs.{env}.outcome` to zero_sum, higher_return, "
-        "info or none"
+        else f"no winners in {env!r}, so its games are not rated: the game, or `envs.{env}.outcome`, says by which "
+        "rule there are: zero_sum, higher_return, info or none"
         for env, rule in rules.items()
     ]
 

@@ -264,7 +264,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
     for name, score in scoreboard.shown.items():
         policy = None if config is None else config.policies.get(name)
         learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
-        waits = "; it has made no update yet" if learns and not score.updates else ""
+        waits = "; it has logged no metrics yet" if learns and not score.updates else ""
         if not score.episodes:
             lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}{waits}")
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
@@ -20,6 +20,7 @@ from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import large_numbers
 from arena.game.units import UnitActions, UnitSpace
+from arena.records.outcome import Outcome
 from arena.registry import environment_factory, load_object
 
 _ENTITY_LANES = 3  # in which games of entities are played
@@ -189,6 +190,14 @@ class _Player:
         must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
         flags = step.terminated | step.truncated
         must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
+        if env.interface.outcome == "info" and step.frame.infos is not None:
+            for lane, entity in zip(*np.nonzero(flags), strict=True):
+                stated = step.frame.infos[lane][entity].get("outcome")
+                must(
+                    stated is None or (isinstance(stated, str) and stated in get_args(Outcome)),
+                    f"after step: {env.interface.entities[entity]!r} has the info 'outcome' {stated!r}",
+                    "win, loss or draw, as the rule of the game is info",
+                )
         self._ended = ended | flags
         self._keep(step.frame, np.ones(env.lanes, np.bool_), "after step")
         return step

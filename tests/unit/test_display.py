@@ -192,7 +192,7 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
     ]
 
 
-def test_summary_says_which_built_in_algorithms_have_not_learned_yet() -> None:
+def test_summary_says_which_built_in_algorithms_have_no_metrics_yet() -> None:
     algorithms = {"blue": "ppo", "red": "ppo", "own": "my_worker:QLearner", "fixed": "random"}
     policies = {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()}
     match = {"env": "game", "seats": [*policies]}
@@ -201,7 +201,7 @@ def test_summary_says_which_built_in_algorithms_have_not_learned_yet() -> None:
     play(board, 2, "win")
     board.update(UpdateRecord("red", 1, 1, 1, 0.1, {"policy_loss": -0.012}))
     assert summary_lines(board, "x", parse_config(config, source="test"))[1:] == [
-        "blue   won 100 % of its 2 games; it has made no update yet",
+        "blue   won 100 % of its 2 games; it has logged no metrics yet",
         "red    won 0 % of its 2 games",
         "own    finished no episode",
         "fixed  finished no episode",

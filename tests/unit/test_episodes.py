@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from arena.config.fields import OutcomeRule
 from arena.config.matches import MatchConfig
 from arena.config.schema import EnvConfig
+from arena.errors import GameError
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.records.metrics import EpisodeRecord
@@ -55,6 +56,12 @@ def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
 
 def outcomes(episodes: EpisodeTracker) -> list[str | None]:
     return [seat.outcome for seat in finish_one(episodes, 0, 1).seats]
+
+
+def test_another_outcome_than_those_of_the_rule_info_names_its_entity_and_lane() -> None:
+    episodes = account(lanes=2)
+    with pytest.raises(GameError, match="the game gave '1' in lane 1 the info 'outcome' 'won'; expected win"):
+        episodes.tick(step([[0, 0]] * 2, [[0, 0], [1, 1]], infos=[[{}, {}], [{"outcome": "win"}, {"outcome": "won"}]]))
 
 
 @settings(max_examples=40)

@@ -17,14 +17,14 @@ from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule, require_rules, rule_lines
-from arena.records.outcome import Outcome, outcomes, suggested, without_winner_text
+from arena.records.outcome import Outcome, outcomes, stated_outcome, suggested, without_winner_text
 from games import Pair
 
 
 def judged(
     rule: OutcomeRule | None,
     *returns: float | None,
-    stated: Sequence[object] = (),
+    stated: Sequence[str | None] = (),
     entities: Sequence[int] = (),
     sides: Sequence[Sequence[int]] = (),
 ) -> list[Outcome | None]:
@@ -89,7 +89,6 @@ def test_side_that_took_no_part_is_not_beaten() -> None:
     [
         ("info", ["win", None], ["win", None]),
         ("info", [None, None], [None, None]),
-        ("info", ["victory", {"win": 1}], [None, None]),  # which some games use for other purposes
         (None, ["win", "loss"], [None, None]),
         ("none", ["win", "loss"], [None, None]),
         ("zero_sum", ["loss", "win"], ["win", "loss"]),
@@ -97,6 +96,13 @@ def test_side_that_took_no_part_is_not_beaten() -> None:
 )
 def test_infos_decide_by_the_rule_info_alone(rule: OutcomeRule | None, stated: Any, expected: Any) -> None:
     assert judged(rule, 1, -1, stated=stated) == expected
+
+
+@pytest.mark.parametrize("found", ["won", "Win", "", 1, True, {"win": 1}])
+def test_by_the_rule_info_another_outcome_is_refused(found: object) -> None:
+    with pytest.raises(ValueError, match="expected win, loss or draw"):
+        stated_outcome({"outcome": found}, "info")
+    assert stated_outcome({"outcome": found}, "zero_sum") == (found if isinstance(found, str) else None)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_suggested_rule_fits_the_episodes(episodes: list[tuple[list[float], list
 
 def test_line_on_a_game_without_winners_names_the_key() -> None:
     assert "`envs.game.outcome` is none" in without_winner_text({"game": "none"})[0]
-    assert "set `envs.game.outcome` to zero_sum" in without_winner_text({"game": None})[0]
+    assert "the game, or `envs.game.outcome`, says" in without_winner_text({"game": None})[0]
     assert "its infos name none" in without_winner_text({"game": "info"})[0]
     assert without_winner_text({}) == []
 

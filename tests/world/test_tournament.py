@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+from arena import open_run
 from arena.config import load_config
 from arena.league import rounds_file
 from arena.league.ratings.intervals import of_share
@@ -208,8 +209,11 @@ def test_checkpoints_and_tournaments_are_sources_of_players(games: Games, runs: 
     assert loads["blue@10"] == str(Path(runs[0], "checkpoints", "blue", "000000000010.ckpt").resolve())
     assert loads["fixed"] is None
     before = games.forget()
-    data = games.data(f"{runs[0]}:blue", f"{runs[0]}:blue@0", "--episodes", "16")
-    assert players(data) == {"blue", "blue@0"}
+    data = games.data(f"{runs[0]}:fixed", f"{runs[0]}:blue@0", "--episodes", "16")
+    assert players(data) == {"fixed", "blue@0"}
+    told = {row["player"]: row["elo"] for row in data["players"]}
+    listed = {row["player"]: row["elo"] for row in open_run(games.folder.path).standings()}
+    assert listed == pytest.approx(told) and sum(listed.values()) == pytest.approx(0), "blue plays as blue@0 alone"
     games.forget()
     data = games.data(str(before), "--episodes", "32")
     assert players(data) == {"blue@0", "blue@10", "blue@20", "fixed"}, "a tournament can be a source of the next"

@@ -20,7 +20,7 @@ import msgspec
 
 from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
-from arena.config.members import seats_by_policy
+from arena.config.members import policy_of_player, seats_by_policy
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest, pluralize
 from arena.game.api import Interface
@@ -103,7 +103,7 @@ def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
         raise ConfigError("a configuration has no ratings; name a run folder, or a policy", path="--against")
     suited = {name for name, seats in seats_by_policy(config).items() if seat in seats}
     rows = sorted(Run(folder.path).standings(), key=lambda row: -row["elo"])
-    known: list[str] = [row["player"] for row in rows if row["player"].partition("@")[0] in suited]
+    known: list[str] = [row["player"] for row in rows if policy_of_player(row["player"], config) in suited]
     if not known:
         raise ConfigError(f"no player of seat {seat} has a rating in this run; name a policy", path="--against")
     return known[0]
@@ -184,7 +184,7 @@ def human_match(
     if output.on_pages:
         seats_of = seats_by_policy(config)
         options["judges"] = [
-            {**as_adviser(name, policy), "seats": sorted(seats_of.get(name.partition("@")[0], ()))}
+            {**as_adviser(name, policy), "seats": sorted(seats_of.get(policy_of_player(name, config) or "", ()))}
             for name, policy in policies.items()
             if policy.algorithm != "random"
         ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from arena.config.members import Sides, separate_populations
+from arena.config.members import Sides, policy_of_player, separate_populations
 from arena.config.schema import Config
 from arena.league.metagame.meetings import meetings
 from arena.league.ratings.ranking import OrderUncertainty, equals
@@ -160,13 +160,12 @@ def populations_of(config: Config, players: Sequence[str], *, tournament: bool =
     sides = separate_populations(config, declared=not tournament)
     if sides is None:
         return None
-    policies = {name: name if name in config.policies else name.rpartition("@")[0] for name in players}
-    return Sides(*(tuple(name for name in players if policies[name] in side) for side in sides))
+    return Sides(*(tuple(name for name in players if policy_of_player(name, config) in side) for side in sides))
 
 
 def guests_of(config: Config, players: Sequence[str]) -> set[str]:
     """The players that are no policies of the run: people, and who else has played with them."""
-    return {name for name in players if name.partition("@")[0] not in config.policies}
+    return {name for name in players if policy_of_player(name, config) is None}
 
 
 def tables(

@@ -8,6 +8,7 @@ algorithms an episode still ends with the leg: `cut` truncates the rows of the g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -15,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config.fields import OutcomeRule
-from arena.errors import NotZeroSum
+from arena.errors import GameError, NotZeroSum
 from arena.external.slots import Game, Slots, Tick
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Frame, Info, Interface, Step
 from arena.game.infos import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
-from arena.records.outcome import Outcome, outcomes, place_text, returns_text
+from arena.records.outcome import Outcome, outcomes, place_text, returns_text, stated_outcome
 
 
 class Tracked(NamedTuple):
@@ -159,11 +160,22 @@ class EpisodeTracker(_Tracker):
         if step.frame.infos is not None:
             for lane, entity in zip(*np.nonzero(ended), strict=True):
                 info, place = step.frame.infos[lane][entity], (int(lane), int(entity))
-                if isinstance(outcome := info.get("outcome"), str):  # some games use this key for other types
-                    self._stated[place] = outcome
+                if "outcome" in info:
+                    self._state(place, info)
                 if "metrics" in info and (metrics := stated_metrics(info)) is not None:
                     self._metrics[place] = metrics
         return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
+
+    def _state(self, place: tuple[int, int], info: Info) -> None:
+        """Keeps what the last info of a lane's entity says of how its episode has ended; raises `GameError`."""
+        lane, index = place
+        try:
+            outcome = stated_outcome(info, self._rule)
+        except ValueError as error:
+            names = dict(zip(chain(*self._entities), chain(*self._seat_names), strict=True))
+            raise GameError(str(error), entity=str(names[index]), lane=self._lanes[lane]) from error
+        if outcome is not None:
+            self._stated[place] = outcome
 
     def cut(self, step: Step) -> Step:
         """Truncates all entities that have not ended, on the last tick of a leg, before it is added.
