@@ -258,7 +258,7 @@ def check_change(config: Config, key: str, value: Any) -> None:
     if config.round_count > 1 and not any(key.startswith(start) and key != start for start in starts):
         raise ConfigError(
             "cannot be changed in a league, in which only games can, envs.<name>.kwargs.*: its rounds say who plays "
-            "and learns, and `evolution` changes options",
+            "and learns; for options stop the run, edit its file and resume, or use `evolution`",
             path=key,
         )
     starts += [f"policies.{name}.options." for name in config.policies]

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
+from arena.config.decode import show
 from arena.errors import ConfigError, pluralize, shorten, shown
 from arena.plan.build import on_hosts
 from arena.plan.plan import Role, RoleKind
@@ -166,7 +167,9 @@ class Leader:
                 run, state.unrecorded_change = hooks.changed(run, state.curriculum, changes, newest)
                 run = replace(run, renewed={})
                 state.changes = {}
-                for line in hooks.frozen_text(before, run.plan):
+                new = state.unrecorded_change
+                said = [] if new is None else [f"tick {leg.start}: {key} = {show(one)}" for key, one in new.set.items()]
+                for line in [*said, *hooks.frozen_text(before, run.plan)]:
                     self._output.say(line)
         stage = self._next_stage(run, state)
         if stage is None or not run.plan.hosts:

@@ -59,8 +59,8 @@ def resumed(run: Run, config: Config) -> Run:
     if differences:  # the records and weights of another game would be mixed with the old ones
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
-            "Go back to that, or start a new run that begins with the policies of this one: "
-            f"arena train NEW.yaml --continue {folder.config.parent}",
+            "Go back to that, change arguments of the game between two legs by a `curriculum`, or start a new run that "
+            f"begins with the policies of this one: arena train NEW.yaml --continue {folder.config.parent}",
             source=str(folder.config),
         )
     passed_over: list[str] = []

@@ -200,6 +200,7 @@ def test_wrong_change_ends_the_run_and_a_fixed_class_continues(
     mended = {**data, "curriculum": {"class": "curricula:Says", "options": {"what": {"policies.blue.frozen": True}}}}
     train(mended, run, resume=True)
     assert json_lines(run / "changes.jsonl") == [{"tick": LEG, "set": {"policies.blue.frozen": True}}]
+    assert f"tick {LEG}: policies.blue.frozen = true" in capfd.readouterr().out
 
 
 def test_refused_change_is_not_blamed_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
