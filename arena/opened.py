@@ -104,6 +104,23 @@ class Run:
 
         return Table(table_data(self.rated(at).table.tables))
 
+    def payoffs(self, at: int | None = None) -> Table:
+        """Who beats whom: two rows for each pair of players that have met, one from the side of each.
+
+        Columns: `player`, `opponent`, `score` (expected points per game, a draw is one half), `low` and `high` (95 %),
+        and `games`, on how many the score rests: older ones count less. For `at` and errors see `standings`.
+        """
+        from arena.terminal.standings import meta_game_data
+
+        table, counted, _ = self.rated(at)
+        timeline = counted.timeline if at is None else counted.timeline.until(at)
+        found = meta_game_data(table, timeline, self.config)["payoffs"]
+        columns = ("player", "opponent", "score", "low", "high", "games")
+        return Table(
+            dict(zip(columns, (one["row"], one["column"], one["score"], *one["interval"], one["games"]), strict=True))
+            for one in found
+        )
+
     def rated(self, at: int | None = None) -> Standings:
         """The ratings behind `standings`, with the same `at`."""
         from arena.league.ratings.standings import standings_at  # imports scipy
