@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -51,6 +51,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def flat(config: msgspec.Struct) -> dict[str, str]:
+    """A configuration as key paths and values, as `policies.blue.options.gamma`, in the words of a file."""
+    words = {"None": "null", "True": "true", "False": "false"}
+
+    def walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
+        if isinstance(value, Mapping) and value:
+            for key, item in value.items():
+                yield from walk(item, f"{path}.{key}".removeprefix("."))
+        elif isinstance(value, (list, tuple)) and value:
+            for index, item in enumerate(value):
+                yield from walk(item, f"{path}[{index}]")
+        else:
+            yield path, words.get(repr(value), str(value))
+
+    return dict(walk(plain(config), ""))
 
 
 class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):

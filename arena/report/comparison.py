@@ -7,7 +7,7 @@ the same policies play them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from arena import __version__
-from arena.config.fields import plain
-from arena.config.schema import Config
+from arena.config.fields import flat
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
@@ -102,12 +101,12 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
     # The runs of each group, by their places, in the order in which they are named.
     found: dict[str, list[int]] = {}
     for place, run in enumerate(files):
-        same = {key: value for key, value in _flat(run.config).items() if key.partition(".")[0] not in _FREE}
+        same = {key: value for key, value in flat(run.config).items() if key.partition(".")[0] not in _FREE}
         found.setdefault(repr(sorted(same.items())), []).append(place)
     members = list(found.values())
-    flat = [_flat(files[places[0]].config) for places in members]
-    keys = dict.fromkeys(key for one in flat for key in one if key.partition(".")[0] not in _FREE)
-    unlike = [key for key in keys if len({one.get(key, "") for one in flat}) > 1][:_MOST_DIFFERENCES]
+    configs = [flat(files[places[0]].config) for places in members]
+    keys = dict.fromkeys(key for one in configs for key in one if key.partition(".")[0] not in _FREE)
+    unlike = [key for key in keys if len({one.get(key, "") for one in configs}) > 1][:_MOST_DIFFERENCES]
     names = [files[places[0]].config.name for places in members]
     labels = [
         name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
@@ -120,7 +119,7 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
             [str(files[place].folder.path) for place in places],
             {key: one.get(key, "") for key in unlike},
         )
-        for number, (label, places, one) in enumerate(zip(labels, members, flat, strict=True))
+        for number, (label, places, one) in enumerate(zip(labels, members, configs, strict=True))
     ]
     summaries = [summarize(run) for run in files]
     runs = [
@@ -170,22 +169,6 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
                 layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
                 figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
     return Comparison(__version__, groups, runs, policies), figures
-
-
-def _flat(config: Config) -> dict[str, str]:
-    """The configuration as keys and values, as `policies.blue.options.gamma`."""
-
-    def walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
-        if isinstance(value, Mapping) and value:
-            for key, item in value.items():
-                yield from walk(item, f"{path}.{key}".removeprefix("."))
-        elif isinstance(value, (list, tuple)) and value:
-            for index, item in enumerate(value):
-                yield from walk(item, f"{path}[{index}]")
-        else:
-            yield path, str(value)
-
-    return dict(walk(plain(config), ""))
 
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Floats]:

@@ -28,6 +28,7 @@ from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
 from arena.records.formats import (
     Boundary,
+    ChangeLine,
     EvaluationLine,
     ExploitabilityFile,
     PlanFile,
@@ -70,8 +71,8 @@ class JournalView(NamedTuple):
     def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
-        journals = [folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.faults, folder.rounds]
-        journals += [folder.human_games]
+        journals = [folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.changes, folder.faults]
+        journals += [folder.rounds, folder.human_games]
         found = {path: path.stat() for path in journals if path.is_file()}
         played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
         return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
@@ -106,6 +107,7 @@ class RunFiles:
     evaluations: Sequence[EvaluationLine]
     rounds: Sequence[Round]
     exploitability: ExploitabilityFile | None  # of a league's mean strategies
+    changes: Sequence[ChangeLine]  # by a curriculum or a program
     faults: Sequence[Mapping[str, Any]]  # the lines of `faults.jsonl` as they are
     profile: ProfileFile | None
     terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
@@ -222,6 +224,7 @@ class RunReader:
             evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
             exploitability=document(curve, ExploitabilityFile) if curve.is_file() else None,
+            changes=known(folder.changes, lambda journal: journal.lines(ChangeLine)),
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
             profile=document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
             terms=document(folder.tournament, Terms) if folder.tournament.is_file() else None,

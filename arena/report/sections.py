@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from arena import __version__
+from arena.config.decode import show
 from arena.config.league import DecidedConfig
 from arena.league.read_results import read as read_encounters
 from arena.records.formats import RoundExploitability
@@ -59,11 +60,20 @@ class PageData(msgspec.Struct, frozen=True):
     champions: list[Champion]
     plan: PlanCards
     time: Timing | None
+    changes: list[Change]
     faults: list[dict[str, Any]]
     replays: list[Replay]
     recorded: list[EpisodeRecord]
     recorded_left_out: int
     files: list[Source]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a curriculum or a program has changed."""
+
+    tick: int
+    key: str
+    value: str  # as a configuration has it
 
 
 class Tournament(msgspec.Struct, frozen=True):
@@ -133,12 +143,24 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
         champions=[*found.champions],
         plan=plan_cards(files.plan),
         time=timing(files.profile),
+        changes=_changes(files),
         faults=[dict(fault) for fault in files.faults],
         replays=[msgspec.structs.replace(one, result=results.get(_place(one), "")) for one in replays or ()],
         recorded=[*records(folder, files.episodes, known[:MOST_RECORDED])],
         recorded_left_out=max(0, len(known) - MOST_RECORDED),
         files=list(files.sources),
     )
+
+
+def _changes(files: RunFiles) -> list[Change]:
+    """Of each key when its value became another one."""
+    found, values = list[Change](), dict[str, str]()
+    for line in files.changes:
+        for key, value in line.set.items():
+            if values.get(key) != (text := show(value)):
+                values[key] = text
+                found.append(Change(line.tick, key, text))
+    return found
 
 
 def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:

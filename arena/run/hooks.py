@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
+from arena.config.fields import flat
 from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
 from arena.config.schema import CallbackConfig, EvaluationConfig
@@ -296,6 +297,12 @@ def with_changes(plan: Plan, config: Config) -> Plan:
     )
     policies = {name: replace(policy, config=config.policies[name]) for name, policy in plan.policies.items()}
     return replace(plan, matches=matches, policies=policies)
+
+
+def changes_text(before: Run, now: Run) -> list[str]:
+    """A line for each key of the configuration whose value has changed."""
+    was, values = (flat(run.changed_config or run.plan.config) for run in (before, now))
+    return [f"tick {now.leg.start}: {key} = {value}" for key, value in values.items() if was.get(key) != value]
 
 
 def frozen_text(before: Plan, now: Plan) -> list[str]:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
-from arena.config.decode import show
 from arena.errors import ConfigError, pluralize, shorten, shown
 from arena.plan.build import on_hosts
 from arena.plan.plan import Role, RoleKind
@@ -163,13 +162,11 @@ class Leader:
                 if state.curriculum is None and planned is not None:
                     state.curriculum = hooks.made_curriculum(planned)
                     hooks.resume_curriculum(run, state.curriculum)
-                before, newest = run.plan, newest_result(run, state.results)
+                before, newest = run, newest_result(run, state.results)
                 run, state.unrecorded_change = hooks.changed(run, state.curriculum, changes, newest)
                 run = replace(run, renewed={})
                 state.changes = {}
-                new = state.unrecorded_change
-                said = [] if new is None else [f"tick {leg.start}: {key} = {show(one)}" for key, one in new.set.items()]
-                for line in [*said, *hooks.frozen_text(before, run.plan)]:
+                for line in [*hooks.changes_text(before, run), *hooks.frozen_text(before.plan, run.plan)]:
                     self._output.say(line)
         stage = self._next_stage(run, state)
         if stage is None or not run.plan.hosts:

@@ -668,6 +668,14 @@ def test_all_faults_are_listed_newest_first(own: RunFolder) -> None:
     assert "<summary>10 before them</summary>" in text
 
 
+def test_changes_of_a_curriculum_are_shown_where_the_value_is_another_one(own: RunFolder) -> None:
+    said = [(0, {"envs.game.kwargs.size": 3}), (5, {"envs.game.kwargs.size": 3}), (9, {"policies.<b>.frozen": True})]
+    own.changes.write_text("".join(json.dumps({"tick": tick, "set": changed}) + "\n" for tick, changed in said))
+    text = page(read_run(own.path))
+    shown = re.findall(r"<code>([^<]*)</code></th><td><code>([^<]*)</code>", text.partition('id="configuration"')[2])
+    assert shown == [("envs.game.kwargs.size", "3"), ("policies.&lt;b&gt;.frozen", "true")]
+
+
 def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
     text = own.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
     own.config.write_text(text)
