@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 def flat(config: msgspec.Struct) -> dict[str, str]:
     """A configuration as key paths and values, as `policies.blue.options.gamma`, in the words of a file."""
-    words = {"None": "null", "True": "true", "False": "false"}
+    constants = {"None": "null", "True": "true", "False": "false"}
 
     def walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, Mapping) and value:
@@ -65,7 +65,7 @@ def flat(config: msgspec.Struct) -> dict[str, str]:
             for index, item in enumerate(value):
                 yield from walk(item, f"{path}[{index}]")
         else:
-            yield path, words.get(repr(value), str(value))
+            yield path, constants.get(repr(value), str(value))
 
     return dict(walk(plain(config), ""))
 
