@@ -62,8 +62,8 @@ class RolloutWorker:
             return None
         if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
-        largest = max(parameter.numel() for parameter in network.actor.parameters())
-        return cls(algorithm, noise) if largest <= _MOST_WEIGHTS and not is_gpu(noise.device) else None
+        small = network.actor.largest <= _MOST_WEIGHTS
+        return cls(algorithm, noise) if small and not is_gpu(noise.device) else None
 
     def collect(self) -> None:
         """Plays the ticks that are left, with the other workers of the policy that are at the same tick.

@@ -172,13 +172,22 @@ class StateInputs(NamedTuple):
 def evaluate_network(
     network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
 ) -> tuple[Any, Tensor]:
-    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
+    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision.
+
+    Without actions the values have the place of both.
+    """
     log_probs, values = [torch.zeros(0, device=device)], [torch.zeros(0, device=device)]
     for part in chunks(leaves):
+        inputs = [leaf[part].to(device) for leaf in leaves]
+        if actions is None:
+            values.append(network.value(inputs))
+            continue
         mask = None if masks is None else masks[part].to(device)
-        policy, value = network.policy_and_value([leaf[part].to(device) for leaf in leaves], mask)
+        policy, value = network.policy_and_value(inputs, mask)
         log_probs.append(policy.log_prob(actions[part].to(device)))
         values.append(value)
+    if actions is None:
+        log_probs = values
     found = torch.cat(log_probs).cpu()
     return actions.with_values(found) if isinstance(actions, RaggedTensor) else found, torch.cat(values).cpu()
 
