@@ -102,9 +102,7 @@ class ActorStack:
         self._layers = []
         for layer in zip(*(worker.layers for worker in workers), strict=True):
             outputs = np.empty((ends[-1], len(layer[0][1])), np.float32)
-            biases = np.concatenate(
-                [np.broadcast_to(bias, (n, len(bias))) for (_, bias), n in zip(layer, rows, strict=True)]
-            )
+            biases = np.array([bias for _, bias in layer]).repeat(rows, axis=0)
             parts = [outputs[place] for place in self.places]
             self._layers.append(([weight for weight, _ in layer], parts, biases, outputs))
 
