@@ -3,11 +3,11 @@
 Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies that every
 user of these bytes needs, and the pickled protocol of 2022.
 
-The promises are about the CPU time of all processes together: runs have more processes than cores, and then CPU time per
-tick decides how many ticks all cores make. Times by the clock are targets, not promises: they compare two ways to wait.
-An idle process of the arena sleeps in the kernel until it is woken, while the others poll in MPI and yield, which keeps
-all cores busy for one match. Which way is faster depends on the kernel and on idle cores: between two machines a tick
-of the arena became 1.9 times faster, and one of the bare program 3.7 times.
+The promises are about the CPU time of all processes together: runs have more processes than cores, and then CPU time
+per tick decides how many ticks all cores make. Times by the clock are targets, not promises: they compare two ways to
+wait. An idle process of the arena sleeps in the kernel until it is woken, while the others poll in MPI and yield, which
+keeps all cores busy for one match. Which way is faster depends on the kernel and on idle cores: between two machines a
+tick of the arena became 1.9 times faster, and one of the bare program 3.7 times.
 """
 
 from __future__ import annotations

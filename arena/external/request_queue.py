@@ -311,7 +311,7 @@ def _pass_together(requests: Sequence[_Request], table: Slots) -> bool:
     slots, entity, asks = [request.game.begun_slot for request in requests], rows[0][0], [row[1] for row in rows]
     try:
         observations, rewards = np.array([ask.observation for ask in asks]), np.array([ask.reward for ask in asks])
-        masks = None if not any([ask.mask is not None for ask in asks]) else np.array([ask.mask for ask in asks])
+        masks = None if all(ask.mask is None for ask in asks) else np.array([ask.mask for ask in asks])
         table.ask_rows(np.array(slots), entity, observations, rewards=rewards, masks=masks)
     except (ValueError, ExternalError) as error:  # a ValueError: arrays of different shapes
         table.counts.refused -= getattr(error, "code", "not_yet") != "not_yet"  # counted when it is passed on alone
