@@ -128,6 +128,7 @@ def test_log_probabilities_are_computed_where_a_loss_may_read_them() -> None:
             policy, values = a2c.network.policy_and_value(batch.observations)
         assert torch.equal(batch.values, values)
         assert torch.equal(batch.log_probs, policy.log_prob(batch.actions)) is (kind is OwnLoss)
+        assert torch.isnan(batch.log_probs).all() == (kind is A2C)
 
 
 # ------------------------------------------------------------------------------------------------- state, options
