@@ -2,6 +2,12 @@
 
 Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies that every
 user of these bytes needs, and the pickled protocol of 2022.
+
+The promises are about the CPU time of all processes together: runs have more processes than cores, and then CPU time
+per tick decides how many ticks all cores make. Times by the clock are targets, not promises: they compare two ways to
+wait. An idle process of the arena sleeps in the kernel until it is woken, while the others poll in MPI and yield, which
+keeps all cores busy for one match. Which way is faster depends on the kernel and on idle cores: between two machines a
+tick of the arena became 1.9 times faster, and one of the bare program 3.7 times.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from harness import Case, Report, Sample, Settings, interleave, main, method, sa
 RANKS = 6  # root, environment, four seats
 EMPTY = {"shape": [8]}  # the observation in touchdown, two against two
 EVERY = 50  # ticks between two stamps
+CPU, CLOCK = "CPU us per tick", "us per tick"
 
 
 def config(lanes: int, ticks: int, game: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
@@ -34,7 +41,7 @@ def sample(run: runs.Run) -> Sample:
     """Microseconds per tick, and CPU microseconds of all processes together."""
     window = run.window
     cpu = run.finished.cpu_between(window.begin, window.end)
-    return {"us per tick": 1e6 / window.rate, "CPU us per tick": 1e6 * cpu / window.count, "ticks": window.count}
+    return {CLOCK: 1e6 / window.rate, CPU: 1e6 * cpu / window.count, "ticks": window.count}
 
 
 def arena(given: Mapping[str, Any]) -> Sample:
@@ -69,13 +76,14 @@ def benchmark(settings: Settings) -> Report:
     measured = interleave([case for lanes in sizes for case in cases(lanes, settings)], settings.repeats, say=say)
     report = Report("tick_overhead", "Tick overhead, 6 processes", measured, method(__doc__))
     for lanes in sizes:
-        ours = (f"arena, lanes={lanes}", "us per tick")
-        bare = measured.ratio(ours, (f"bare bytes, lanes={lanes}", "us per tick"))
-        old = measured.ratio((f"2022, lanes={lanes}", "us per tick"), ours)
-        work = measured.ratio(ours, (f"bare with game, lanes={lanes}", "us per tick"))
-        report.at_most(f"lanes={lanes}: us per tick, arena / bare Gather and Scatter of the same bytes", bare, 1.5)
-        report.at_least(f"lanes={lanes}: us per tick, protocol of 2022 / arena", old, 5)
-        report.at_most(f"lanes={lanes}: us per tick, arena / bare with the game and the copies", work, 1.5)
+        for figure, most, least in ((CPU, 2, 2), (CLOCK, 1.5, 5)):
+            ours = (f"arena, lanes={lanes}", figure)
+            work = measured.ratio(ours, (f"bare with game, lanes={lanes}", figure))
+            old = measured.ratio((f"2022, lanes={lanes}", figure), ours)
+            report.at_most(f"lanes={lanes}: {figure}, arena / bare with the game and the copies", work, most)
+            report.at_least(f"lanes={lanes}: {figure}, protocol of 2022 / arena", old, least)
+        bare = measured.ratio(ours, (f"bare bytes, lanes={lanes}", CLOCK))
+        report.at_most(f"lanes={lanes}: {CLOCK}, arena / bare Gather and Scatter of the same bytes", bare, 1.5)
     return report
 
 

@@ -137,7 +137,7 @@ class DDPG(OffPolicy):
             outputs = self.network.actor(actor_features(self.network.actor, batch.features, detached))
             with frozen(critics):
                 actions, _ = self.actions.sample(outputs, batch.masks, self.generator)
-                losses.append(-critics(detached, actions)[0].mean())
+                losses.append(-critics(detached, actions, 1)[0].mean())
             metrics.append(losses[-1])
             if self.noise is None:
                 losses.append(self.options.output_penalty * outputs.square().mean())

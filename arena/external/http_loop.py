@@ -25,6 +25,7 @@ class ServerLoop:
         self._calls_due = self._turn_due = False  # whether the loop is to make the calls, or a turn
         self._open = False
         self._thread: threading.Thread | None = None
+        self._ident = 0  # of the thread
         self._turn: Callable[[], float | None] = lambda: None
         self._turn_timer: asyncio.TimerHandle | None = None
         self._turns_over = threading.Event()
@@ -79,6 +80,7 @@ class ServerLoop:
             self._loop.call_later(LOOK_S, look_again)
 
         def serve() -> None:
+            self._ident = threading.get_ident()
             self._loop.call_later(LOOK_S, look_again)
             try:
                 self._loop.run_until_complete(self._server.serve(sockets=[listener]))
@@ -104,7 +106,7 @@ class ServerLoop:
 
     def deliver(self, call: Callable[[], None]) -> None:
         """Calls a function on the loop, in order; from any thread. Calls that come after the end are left out."""
-        if threading.current_thread() is self._thread and not self._calls:
+        if threading.get_ident() == self._ident and not self._calls:
             call()
             return
         with self._lock:
@@ -121,8 +123,7 @@ class ServerLoop:
             call()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        on_loop = threading.current_thread() is self._thread
-        (self._loop.call_soon if on_loop else self._loop.call_soon_threadsafe)(call)
+        (self._loop.call_soon if threading.get_ident() == self._ident else self._loop.call_soon_threadsafe)(call)
 
     def take_turns(self, turn: Callable[[], float | None]) -> None:
         """Calls `turn` on the loop after each `want_turn` and after the seconds that it returns, until that is None."""

@@ -115,19 +115,19 @@ class Requests:
 
 def step_headers(headers: Iterable[tuple[bytes, bytes]], later: bool) -> tuple[str, str, int]:
     """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
-    kinds, names, size = set(), set(), 0
+    kinds, names, size = list[bytes](), list[bytes](), 0
     for key, value in headers:
         if key in _KIND_KEYS:
-            kinds.add(value)
+            kinds.append(value)
         elif key in _GAME_KEYS or (later and key in _LATER_GAME_KEYS):
-            names.add(value)
+            names.append(value)
         elif key == b"content-length":
             size = int(value)
     if not kinds and later:
         return "auto", "", size
     if not kinds:
         raise RequestError("missing_step_kind", "the header step_kind says start, tick, end or auto")
-    if len(kinds) > 1:
+    if len(kinds) > 1 and len({*kinds}) > 1:
         raise RequestError("conflicting_headers", "the header step_kind comes with different values")
     written = kinds.pop()
     kind = (_LATER_KINDS if later else _KINDS).get(written)
@@ -137,7 +137,7 @@ def step_headers(headers: Iterable[tuple[bytes, bytes]], later: bool) -> tuple[s
         return kind, "", size
     if not names:
         raise RequestError("missing_game_id", "the header game_id names the game")
-    if len(names) > 1:
+    if len(names) > 1 and len({*names}) > 1:
         raise RequestError("conflicting_headers", "the header game_id comes with different values")
     name = names.pop()
     if _NAME.fullmatch(name) is None:

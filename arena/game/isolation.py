@@ -22,7 +22,7 @@ _ERRORS_PER_THREAD = np.__version__.startswith("1.")  # from NumPy 2 on they bel
 class _Settings(NamedTuple):
     filters: list[Any]
     errors: Any  # of NumPy 1; else None
-    torch: tuple[Any, ...] | None  # default dtype, grad mode, deterministic algorithms, with a warning only, device
+    torch: tuple[Any, ...] | None  # default dtype, grad mode, mode of deterministic algorithms, device
 
 
 class Isolation:
@@ -53,7 +53,7 @@ class Isolation:
                 after = Isolation._left = _read()
                 if before.torch is None and after.torch is not None:  # the game has imported it
                     torch = sys.modules["torch"]
-                    before = before._replace(torch=(torch.float32, True, False, False, None))
+                    before = before._replace(torch=(torch.float32, True, 0, None))
                 _apply(before)
 
 
@@ -78,8 +78,7 @@ def _torch_settings() -> tuple[Any, ...] | None:
     return (
         torch.get_default_dtype(),
         torch.is_grad_enabled(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_deterministic_debug_mode(),  # 0: off, 1: with a warning only, 2: on
         getattr(device, "device", None),
     )
 
@@ -96,8 +95,8 @@ def _apply(settings: _Settings) -> None:
     if settings.torch is None or settings.torch == now.torch:
         return
     torch = sys.modules["torch"]
-    dtype, grad, deterministic, warn_only, device = settings.torch
+    dtype, grad, deterministic, device = settings.torch
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
-    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+    torch.use_deterministic_algorithms(deterministic > 0, warn_only=deterministic == 1)
     torch.set_default_device(device)

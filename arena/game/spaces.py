@@ -153,6 +153,8 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
     """
     if type(sample) is np.ndarray:  # no container: an isinstance check of the space would take longer than the rest
         return [sample]
+    if isinstance(sample, np.generic):  # likewise
+        return [np.asarray(sample)]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
     if isinstance(sample, Ragged):

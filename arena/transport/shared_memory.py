@@ -37,7 +37,6 @@ _FIRST_BYTES = 2**16  # of a heap, allocated at first
 Buffer = NDArray[np.uint8]
 
 _barrier = threading.Lock()
-_barrier.acquire()
 
 
 def fence() -> None:
@@ -46,9 +45,8 @@ def fence() -> None:
     Python has no other memory barrier; releasing a lock is one. The lock is never waited for, because the roles of a
     process take turns.
     """
-    if _barrier.locked():  # false if a signal raised an exception between the two calls below
-        _barrier.release()
-    _barrier.acquire(False)
+    _barrier.acquire(False)  # it is held already if a signal raised an exception between these two calls
+    _barrier.release()
 
 
 def whole_pages(nbytes: int) -> int:

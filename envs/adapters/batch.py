@@ -138,7 +138,7 @@ class BatchedLanes:
             if observation is None:
                 continue
             space, ragged = self.interface.observation_spaces[entity], self._ragged[entity]
-            if isinstance(space, UnitSpace):
+            if ragged and isinstance(space, UnitSpace):
                 try:
                     observation = space.complete(observation)
                 except ValueError as error:

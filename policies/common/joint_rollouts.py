@@ -62,8 +62,8 @@ class RolloutWorker:
             return None
         if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
-        largest = max(parameter.numel() for parameter in network.actor.parameters())
-        return cls(algorithm, noise) if largest <= _MOST_WEIGHTS and not is_gpu(noise.device) else None
+        small = network.actor.largest <= _MOST_WEIGHTS
+        return cls(algorithm, noise) if small and not is_gpu(noise.device) else None
 
     def collect(self) -> None:
         """Plays the ticks that are left, with the other workers of the policy that are at the same tick.
@@ -102,9 +102,7 @@ class ActorStack:
         self._layers = []
         for layer in zip(*(worker.layers for worker in workers), strict=True):
             outputs = np.empty((ends[-1], len(layer[0][1])), np.float32)
-            biases = np.concatenate(
-                [np.broadcast_to(bias, (n, len(bias))) for (_, bias), n in zip(layer, rows, strict=True)]
-            )
+            biases = np.array([bias for _, bias in layer]).repeat(rows, axis=0)
             parts = [outputs[place] for place in self.places]
             self._layers.append(([weight for weight, _ in layer], parts, biases, outputs))
 

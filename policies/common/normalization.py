@@ -208,14 +208,14 @@ class RewardNormalizer:
     """
 
     def __init__(self, rows: int, *, gamma: float, clip: float | None = 10.0, enabled: bool = True) -> None:
-        self._gamma, self._clip, self._enabled = gamma, math.inf if clip is None else clip, enabled
+        self._gamma, self._clip, self.enabled = gamma, math.inf if clip is None else clip, enabled
         self.statistics = Statistics.none(())
         self._returns = np.zeros(rows)  # R of each row
         self._open = np.zeros(rows, np.bool_)  # rows whose transition is under way
 
     def __call__(self, rewards: Floats) -> Floats:
         """Rewards [...] as they are learned from."""
-        if not self._enabled:
+        if not self.enabled:
             return rewards
         return np.clip(rewards / self.statistics.deviation, -self._clip, self._clip)
 
@@ -224,7 +224,7 @@ class RewardNormalizer:
 
         Rewards are [T, B], `active` is [T+1, B], also after the last tick, and `ended` [T, B].
         """
-        if not self._enabled:
+        if not self.enabled:
             return []
         complete, returns = np.zeros_like(ended), np.zeros_like(rewards)
         for t in range(len(rewards)):
@@ -242,20 +242,20 @@ class RewardNormalizer:
             self.statistics = self.statistics.merged(one)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.statistics._asdict() if self._enabled else {}
+        return self.statistics._asdict() if self.enabled else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from stored statistics; begins without where rewards were not normalized, or no longer are."""
-        if state and self._enabled:
+        if state and self.enabled:
             self.statistics = Statistics.stored(state)
 
     def worker_state_dict(self) -> dict[str, Any]:
         """The running returns of the rows; empty where rewards are not normalized."""
-        return {"returns": self._returns.copy(), "open": self._open.copy()} if self._enabled else {}
+        return {"returns": self._returns.copy(), "open": self._open.copy()} if self.enabled else {}
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with those, if there are as many rows as there were."""
-        if self._enabled and state and state["returns"].shape == self._returns.shape:
+        if self.enabled and state and state["returns"].shape == self._returns.shape:
             self._returns[:], self._open[:] = state["returns"], state["open"]
 
 
@@ -289,6 +289,8 @@ class Normalization:
 
     def describe(self, rollout: Rollout) -> list[Statistics]:
         """Statistics of a whole rollout of this worker, of observations and of rewards; to be called once."""
+        if not (self.observations.enabled or self.rewards.enabled):
+            return []
         leaves, _, _ = rollout.flat()
         observed = self.observations.describe(leaves, rollout.active[:-1].ravel())
         return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]

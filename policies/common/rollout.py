@@ -9,6 +9,7 @@ al. 2016, arXiv 1506.02438). Discounting counts transitions, not ticks.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -172,11 +173,19 @@ class StateInputs(NamedTuple):
 def evaluate_network(
     network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
 ) -> tuple[Any, Tensor]:
-    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
+    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision.
+
+    Without actions the log-probabilities are NaN.
+    """
     log_probs, values = [torch.zeros(0, device=device)], [torch.zeros(0, device=device)]
     for part in chunks(leaves):
+        inputs = [leaf[part].to(device) for leaf in leaves]
+        if actions is None:
+            values.append(network.value(inputs))
+            log_probs.append(torch.full_like(values[-1], math.nan))
+            continue
         mask = None if masks is None else masks[part].to(device)
-        policy, value = network.policy_and_value([leaf[part].to(device) for leaf in leaves], mask)
+        policy, value = network.policy_and_value(inputs, mask)
         log_probs.append(policy.log_prob(actions[part].to(device)))
         values.append(value)
     found = torch.cat(log_probs).cpu()

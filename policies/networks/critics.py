@@ -41,10 +41,13 @@ class Critics(nn.Module):
         self._each: list[MLP] = [mlp(self.features + actions, outputs, gain=1.0, **layers) for _ in range(count)]
         self.members = nn.ModuleList(self._each)
 
-    def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
-        """Q [k, N, outputs] of features [N, features], and actions [N, actions] if they are numbers."""
+    def forward(self, features: Tensor, actions: Tensor | None = None, first: int | None = None) -> Tensor:
+        """Q [k, N, outputs] of features [N, features], and actions [N, actions] if they are numbers.
+
+        `first`: of so many critics only.
+        """
         inputs = features if actions is None else torch.cat([features, actions], 1)
-        return torch.stack([critic(inputs) for critic in self._each])
+        return torch.stack([critic(inputs) for critic in self._each[:first]])
 
 
 @contextmanager

@@ -112,7 +112,7 @@ class Categorical:
     @cached_property
     def _log_probs(self) -> Tensor:
         """[n, N]: a softmax over a handful of choices goes over whole rows when the choices come first."""
-        return functional.log_softmax(self.logits.t(), 0)
+        return self.logits.t().log_softmax(0)
 
     @cached_property
     def _probs(self) -> Tensor:

@@ -11,10 +11,11 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
-from fakes import ScriptedEnv, ThreadGroup, solo_group
+from fakes import ScriptedEnv, ThreadGroup, solo_group, together
 from learning_steps import learn
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
+from policies.common.on_policy import collect
 from policies.common.rollout import Batch
 from policies.impala import IMPALA
 
@@ -74,6 +75,60 @@ def test_advantages_are_normalized_only_if_configured() -> None:
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
     assert found[1] == pytest.approx(float(-(log_probs * (batch.advantages - 5.5) / 0.5).mean()), abs=1e-4)
     assert found[0] > 4
+
+
+# --------------------------------------------------------------------------- one exchange per update, values alone
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_moments_of_a_group_travel_with_its_gradient(normalized: bool) -> None:
+    sizes = (50, 0, 20)
+    offset = 100.0  # of returns and values: what is explained must survive the cancellation
+
+    def work(group: ThreadGroup) -> tuple[dict[str, float], list[str], Batch]:
+        a2c = worker(ScriptedEnv(VECTOR, CHOICE), group, normalize_advantage=normalized)
+        batch = random_batch(a2c)
+        batch = batch.replace(values=batch.values + offset, returns=batch.returns + offset)
+        batch = batch.take(torch.arange(sizes[group.rank]))
+        return dict(a2c.learn_from(batch)), group.called, batch
+
+    found = together(len(sizes), work)
+    returns, errors = (
+        np.concatenate([of(batch).double().numpy() for _, _, batch in found])
+        for of in (lambda batch: batch.returns, lambda batch: batch.returns - batch.values)
+    )
+    for metrics, called, _ in found:
+        assert called == (["moments", "average"] if normalized else ["average"])
+        assert metrics["explained_variance"] == pytest.approx(1 - errors.var() / returns.var(), abs=1e-9)
+        assert set(metrics) == {*A2C.metric_names, "explained_variance"}
+
+
+def test_nothing_is_explained_of_equal_returns_and_nothing_is_learned_of_none() -> None:
+    a2c = worker(ScriptedEnv(VECTOR, CHOICE))
+    batch = random_batch(a2c)
+    equal = batch.replace(returns=torch.full((50,), 0.1))
+    assert np.isnan(a2c.learn_from(equal)["explained_variance"])
+    before = a2c.optimizer.vector.clone()
+    assert a2c.learn_from(batch.take(torch.arange(0))) == {}
+    assert torch.equal(a2c.optimizer.vector, before)  # Adam's mean of the step before moves nothing
+
+
+def test_log_probabilities_are_computed_where_a_loss_may_read_them() -> None:
+    class OwnLoss(A2C):
+        def losses(self, network: Any, batch: Batch) -> torch.Tensor:
+            return super().losses(network, batch) + batch.log_probs.exp()
+
+    env = ScriptedEnv(VECTOR, CHOICE)
+    for kind in (A2C, OwnLoss):
+        a2c = kind(env, solo_group(), ticks=env.ticks, **SMALL)
+        a2c.rollout.begin(*env.reset())
+        collect(env, a2c.head, a2c.rollout, a2c.act, a2c.draw_noise(6))
+        batch = a2c.evaluate().batch
+        with torch.no_grad():
+            policy, values = a2c.network.policy_and_value(batch.observations)
+        assert torch.equal(batch.values, values)
+        assert torch.equal(batch.log_probs, policy.log_prob(batch.actions)) is (kind is OwnLoss)
+        assert torch.isnan(batch.log_probs).all() == (kind is A2C)
 
 
 # ------------------------------------------------------------------------------------------------- state, options

@@ -175,7 +175,10 @@ def stale(kind: Any, actions: Any, **options: Any) -> tuple[Any, Evaluation]:
     learner = kind(env, solo_group(), ticks=60, n_steps=12, hidden_sizes=(8,), **options)
     learner.rollout.begin(*env.reset())
     play(learner)
-    return learner, Evaluation.from_samples(learner.evaluate().to_samples())
+    learner.group.async_samples = True  # else no loss of A2C would read log-probabilities
+    evaluation = Evaluation.from_samples(learner.evaluate().to_samples())
+    learner.group.async_samples = None
+    return learner, evaluation
 
 
 @pytest.mark.parametrize("kind", KINDS)
