@@ -20,7 +20,8 @@ so that with `sync: gradients` and `gae_lambda: 1` the algorithm is A2C. With a 
 the gradient by v_s - V(x_s), IMPALA by r_s + gamma v_s+1 - V(x_s).
 
 Other than in the paper, the learner is one of the actors, an update has a trajectory of each of them, and Adam has the
-place of RMSProp. Rewards are clipped by the wrapper `clip_reward`.
+place of RMSProp, which is `adam_beta1: 0, adam_beta2: 0.99`: momentum adds to the staleness of samples. Rewards are
+clipped by the wrapper `clip_reward`.
 """
 
 from __future__ import annotations
