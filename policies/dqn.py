@@ -35,8 +35,8 @@ from typing_extensions import Self
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.algorithm import Metrics
-from policies.common.average import check_average
+from policies.common.algorithm import Metrics, moved
+from policies.common.average import Averaging, check_average
 from policies.common.columns import RaggedTensor
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -168,7 +168,7 @@ class UnitQNetwork(UnitActorCritic):
         return values + actions.sums(decisions.logits_of(actions))
 
 
-class DQN(OffPolicy):
+class DQN(Averaging, OffPolicy):
     """One worker of a DQN policy; the actions are Discrete, or decisions of units."""
 
     Options: ClassVar[type[Any]] = Options
@@ -200,7 +200,11 @@ class DQN(OffPolicy):
         )
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Any:
-        return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
+        actions = self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
+        if self.average is None:
+            return actions
+        noise = moved(self.average.noise(1, len(actions), self.generator)[0], self.device)
+        return self.average.mixed(actions.to(self.device), leaves, mask, noise)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
         """The most valuable actions, or random ones as often as at the end of the run."""

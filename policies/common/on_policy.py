@@ -325,15 +325,13 @@ class OnPolicy(Algorithm):
                 state["weights"] = self.acting_state()
         if samples is not None and (self.group.is_root or state):
             state["fragments"] = samples.state_dict()
-        return state if self.average is None else {**state, "average": self.average.worker_state_dict()}
+        return state
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
         rollout = self.rollout
         if "rewards" in state:
             rollout.load_state_dict(state)
-        if self.average is not None and "average" in state:
-            self.average.load_worker_state_dict(state["average"])
         if rollout.played:
             self.normalization.rewards.load_worker_state_dict(state["normalization"])
         if self.group.async_samples is not None:
