@@ -78,11 +78,10 @@ class MADDPG(Centralized):
             return actions
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
-    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+    def next_outputs(self, batch: Transitions, joint: Tensor, seen: Tensor | None) -> Tensor:
         """The outputs of the target actors."""
         actors = self.targets["actors"].module
-        seen = actor_features(actors, batch.next_features, joint)
-        return actors(self.network.encoder.by_entity(seen))  # type: ignore[no-any-return]
+        return actors(self.network.encoder.by_entity(actor_features(actors, batch.next_features, joint)))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
         """`output_penalty` times the mean square of the outputs."""

@@ -41,7 +41,7 @@ from arena.group.group import Group
 from policies import ppo
 from policies.common import average
 from policies.common.columns import Column, cat, from_plain, to_plain
-from policies.common.options import Count, Scheduled, check_refused
+from policies.common.options import Count, Scheduled
 from policies.common.rollout import Batch, Rollout, StateInputs
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.networks.heads import UnitHead
@@ -60,9 +60,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
     n_epochs: Count = 4  # passes over each rollout
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, *average.OPTIONS, why="its critic sees a whole team; or take ppo")
+    REFUSED = dict.fromkeys(average.OPTIONS, "its critic sees a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -163,7 +161,6 @@ class MAPPO(PPO):
     """One worker of a MAPPO policy, of a team of two entities or more, whose spaces are equal."""
 
     Options = Options
-    refused_options = average.OPTIONS
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.places = places_of(env, group)

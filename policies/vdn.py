@@ -34,15 +34,12 @@ from policies.common.options import (
     PositiveFraction,
     Schedule,
     Scheduled,
-    check_refused,
 )
 from policies.common.replay import Transitions
 from policies.dqn import DQN
 from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
-
-REFUSED = ("transformer", *average.OPTIONS)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -60,9 +57,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
     dueling: bool = False  # the actors' last layer gives a value and advantages
     shared_actor: bool = True  # one network of values for all entities, which is told who it is; false: one for each
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, *REFUSED, why="the networks see a whole team; or take dqn")
+    REFUSED = dict.fromkeys(("transformer", *average.OPTIONS), "the networks see a whole team; or take dqn")
 
 
 class TeamQNetwork(nn.Module):
@@ -123,7 +118,6 @@ class VDN(TeamLearner, DQN):
     """One worker of a VDN policy; the actions are Discrete."""
 
     Options = Options
-    refused_options = REFUSED
     takes_units = False
     instead = "dqn"
 

@@ -105,7 +105,6 @@ class Algorithm(ABC):
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
         acting_parts: of the state, without which another worker cannot play as this one does.
-        refused_options: those of `Options` that a subclass cannot use.
         takes_units: plays seats of a `UnitSpace`.
         network: whose weights the group shares; made by the subclass.
         actions: an `ActionHead`, or another class with its shape, dtype, mask_size, `to_env` and `from_env`.
@@ -126,7 +125,6 @@ class Algorithm(ABC):
     Options: ClassVar[type[Any]]
     updates: int  # that the policy has made
     acting_parts: ClassVar[tuple[str, ...]]
-    refused_options: ClassVar[tuple[str, ...]] = ()
     takes_units: ClassVar[bool] = False
     network: Any
     actions: Any

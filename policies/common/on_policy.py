@@ -56,10 +56,9 @@ from policies.common.options import (
 )
 from policies.common.rollout import Batch, Rollout, Rows, values_of
 from policies.exporting import Exported, decoding_of, exported, numbers
-from policies.extensions import Extension, make_encoder
+from policies.extensions import Extension, encoder_of
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
-from policies.networks.recurrent import RecurrentEncoder
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Schema, Transformer, check_no_transformer
 
@@ -283,18 +282,9 @@ class OnPolicy(Algorithm):
     def make_encoder(
         self, generator: torch.Generator, around: Callable[[Encoder], Encoder] | None = None, *, first: int = 0
     ) -> Encoder:
-        """The encoder of what a row sees, as the options `encoder` and `recurrent` say.
-
-        `around` makes what the memory comes after of the encoder of observations; `first`: see `RecurrentEncoder`.
-        """
-        o, space = self.options, self.env.single_observation_space
-        alone = o.recurrent is not None and o.encoder is None and around is None  # it makes the built-in one itself
-        inner: Any = None if alone else make_encoder(space, generator, o.encoder)
-        inner = inner if around is None else around(inner)
-        if o.recurrent is None:
-            return inner  # type: ignore[no-any-return]
-        memory = {"kind": o.recurrent, "hidden_size": o.hidden_size, "first": first}
-        return RecurrentEncoder(space, **memory, generator=generator, inner=inner)
+        """The encoder of what a row sees, with memories of actor and critic side by side; see `encoder_of`."""
+        space = self.env.single_observation_space
+        return encoder_of(self.options, space, generator, around=around, count=2, first=first)
 
     def make_rollout(self) -> Rollout:
         """Storage of the ticks that one update learns from."""
