@@ -181,7 +181,7 @@ def encoder_of(
     generator: torch.Generator,
     *,
     around: Callable[[Encoder], Encoder] | None = None,
-    **memory: int,
+    **memory: Any,
 ) -> Encoder:
     """The encoder that the options `encoder`, `recurrent` and `hidden_size` say.
 

@@ -279,9 +279,9 @@ class OffPolicy(Algorithm):
         """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
         return self.act(leaves, mask, self.generator)
 
-    @abstractmethod
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions [N, *shape] of `actor()`; generator None: the greedy ones."""
+        return self.actions.choose(self.network(leaves), mask, generator)  # type: ignore[no-any-return]
 
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""

@@ -22,7 +22,6 @@ from typing_extensions import Self
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.ragged import Ragged
-from arena.game.units import UnitSpace
 from arena.group.group import Group
 from policies.common.adam import Adam, flatten_parameters
 from policies.common.algorithm import EXPLORING, Algorithm, Draws, moved, stream
@@ -60,7 +59,7 @@ from policies.extensions import Extension, encoder_of
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.units.network import UnitActorCritic
-from policies.networks.units.options import Schema, Transformer, check_no_transformer
+from policies.networks.units.options import Transformer, schema_of
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
@@ -227,13 +226,9 @@ class OnPolicy(Algorithm):
         space = env.single_observation_space
         self.actions = self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
         self.parts = ["network", "optimizer", "normalization"]
-        if isinstance(space, UnitSpace):
-            idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS, "cuda_graphs")
-            check_idle(o, *idle, where="the seat sees units")
-            self.units = Schema(space, o.transformer or Transformer())
-            self.parts.insert(0, "units")  # checked before the others are loaded
-        else:
-            check_no_transformer(o.transformer, space)
+        idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS, "cuda_graphs")
+        if (units := schema_of(o, space, *idle)) is not None:
+            self.units, self.parts = units, ["units", *self.parts]  # checked before the others are loaded
         if not any(isinstance(part, BoxHead) for part in self.head.modules()):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
