@@ -17,9 +17,7 @@ class ExternalMatch(NamedTuple):
     rules: TickRules
     policies: Sequence[str]  # the names of those that play, by entity
     log: Callable[[int], IO[bytes] | None]  # opens the file for the output of a program, by its number; None: none
-    restarted: Callable[[Exception, Sequence[int]], None]
-    """to be called when a part of the games has failed and plays on, with the error and the slots whose games are
-    lost"""
+    restarted: Callable[[Exception, Sequence[int]], None]  # to be called when a part has failed, with the lost slots
 
 
 @runtime_checkable

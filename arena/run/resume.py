@@ -111,10 +111,7 @@ def rolled_back(run: Run) -> Run:
 
 
 def _at(found: Boundary, run: Run, config: Config, before: Config | None = None) -> Run:
-    """The run at a boundary: the plan of the round that was played there, and the leg that begins there.
-
-    `before` is the configuration that was played until now; None: the same one.
-    """
+    """The run at a boundary: the plan of the round there, and the leg that begins there; `before`: what was played."""
     if run.plan.config.round_count > 1:
         from arena.run import rounds
 

@@ -214,14 +214,11 @@ class AveragePolicy:
 
 
 class Averaging(Algorithm):
-    """An algorithm that may have an average policy: then others meet, evaluate and export that, not the best response.
-
-    Attributes:
-        shown: which of the two they see.
-    """
+    """An algorithm that may have an average policy: others then meet, evaluate and export that, not the best response."""
 
     @property
     def shown(self) -> Any:
+        """What others see."""
         return super() if self.average is None else self.average
 
     def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, Tensor | None]:

@@ -158,6 +158,7 @@ class OffPolicy(Algorithm):
         export_as: how actions follow from the network's outputs, arguments of `decoding_of`.
         noise: an `ActionNoise`, added to actions while exploring; None: none.
         units: that the seat sees; None: it sees none.
+        entities: of the team that learns together; 0: a single entity learns.
         generator: this worker's random stream for exploration.
         intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
             transition that it collects, at any number of workers: more workers learn from more transitions, not longer
@@ -174,6 +175,7 @@ class OffPolicy(Algorithm):
     remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
     noise: Any = None
     units: Schema | None = None
+    entities = 0
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -500,13 +502,19 @@ class OffPolicy(Algorithm):
 
     def exported(self) -> Exported:
         """What chooses actions, for `arena export`."""
-        decoding = decoding_of(self.env.single_action_space, **self.export_as)
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, **self.export_as),
+            outputs=self.outputs,
+            normalization=self.normalization,
+            memory_size=self.memory_size,
+            entities=self.entities,
+        )
 
-        def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-            return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
-
-        more: dict[str, Any] = {"normalization": self.normalization, "memory_size": self.memory_size}
-        return exported(self.network, self.env.single_observation_space, decoding, outputs=outputs, **more)
+    def outputs(self, network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+        """How an exported network is called, see `policies.exporting.exported`."""
+        return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:

@@ -102,10 +102,7 @@ class Centralized(TeamLearner):
         return loss, metrics, errors.detach().abs().mean((0, 2))
 
     def next_values(self, batch: Transitions, seen: Tensor | None) -> Tensor:
-        """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors' own.
-
-        `seen` is what an encoder of the actors' own finds in them.
-        """
+        """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors', which see `seen`."""
         critics = self.targets["critics"].module
         joint = batch.next_features(critics.encoder)
         acts: Tensor = critics.encoder.acts(joint)

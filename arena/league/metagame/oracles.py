@@ -43,10 +43,7 @@ class MetaGame(NamedTuple):
         return self.rows != self.columns
 
     def to_meet(self, solver: str, least: int, newest: Collection[str] = ()) -> list[tuple[str, str]]:
-        """The pairs of strategies that have not met; if there are none, those of a mixture with too few games.
-
-        So do those of the `newest` strategies with a mixture's.
-        """
+        """The pairs that have not met; if there are none, those with too few games of a mixture and the `newest`."""
         cells = np.argwhere(np.isnan(self.payoffs)).tolist()
         if not cells and least > 1:
             mixtures = self.solved(solver)
