@@ -214,7 +214,7 @@ class AveragePolicy:
 
 
 class Averaging(Algorithm):
-    """An algorithm that may have an average policy: others then meet, evaluate and export that, not the best response."""
+    """An algorithm that may have an average policy, which others then meet, evaluate and export in its place."""
 
     @property
     def shown(self) -> Any:
