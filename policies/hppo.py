@@ -401,6 +401,9 @@ class HPPO(PPO):
 
         return act
 
+    def state_value(self, observations: Any, memory: Any = None) -> None:
+        """Not known: it depends on the manager's option."""
+
     def log_prob(
         self, observations: Any, actions: Any, masks: NDArray[np.int8] | None, memory: Any = None
     ) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ class ExternalMatch(NamedTuple):
     """What a connection is told of its match."""
 
     seed: int  # of the match's first lane
-    rules: TickRules
+    rules: TickRules  # when a tick is formed, and when games are given up
     policies: Sequence[str]  # the names of those that play, by entity
     log: Callable[[int], IO[bytes] | None]  # opens the file for the output of a program, by its number; None: none
     restarted: Callable[[Exception, Sequence[int]], None]  # to be called when a part has failed, with the lost slots
