@@ -26,7 +26,7 @@ from arena.group.group import Group
 from policies.common.algorithm import Metrics
 from policies.common.devices import is_gpu
 from policies.common.on_policy import OnPolicyOptions
-from policies.common.options import Count, Fraction, Schedule, Scheduled, check_refused
+from policies.common.options import Count, Fraction, Schedule, Scheduled
 from policies.common.rollout import Batch
 from policies.networks.actor_critic import ActorCritic
 from policies.ppo import PPO
@@ -44,16 +44,13 @@ class Options(OnPolicyOptions, frozen=True, kw_only=True):
     gae_lambda: Fraction = 1.0  # how far advantages look ahead: 0 one step, 1 to the end
     normalize_advantage: bool = False  # to mean 0 and deviation 1 over all the group's transitions
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, "batch_mode", why="the loss has no weights for transitions of older weights; or take ppo")
+    REFUSED = {"batch_mode": "the loss has no weights for transitions of older weights; or take ppo"}
 
 
 class A2C(PPO):
     """One worker of an A2C policy."""
 
     Options = Options
-    refused_options = ("batch_mode",)
     metric_names = ("policy_loss", "value_loss", "entropy")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:

@@ -47,7 +47,6 @@ from policies.common.options import (
     Scheduled,
     Sizes,
     Text,
-    check_idle,
 )
 from policies.common.rollout import COUNTS
 from policies.exporting import Exported, decoding_of, exported
@@ -55,7 +54,7 @@ from policies.extensions import Extension, make_encoder
 from policies.networks.actor_critic import Actor
 from policies.networks.heads import BoxHead, CompositeHead, UnitHead, action_head
 from policies.networks.units.network import UnitActor
-from policies.networks.units.options import Schema, Transformer, check_no_transformer
+from policies.networks.units.options import Transformer, schema_of
 from policies.networks.units.tokens import unit_inputs, units_of
 from policies.offline.demonstrations import (
     Demonstrations,
@@ -102,13 +101,9 @@ class BehaviorCloning(Algorithm):
         # Of a Box the mean is played, as the Gaussian's deviation was not learned.
         self.plays_mean = isinstance(self.head, BoxHead)
         parts = ["network", "optimizer"]
-        if isinstance(self.head, UnitHead):
-            idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
-            check_idle(self.options, *idle, where="the seat sees units")
-            self.units = Schema(space, self.options.transformer or Transformer())
-            parts.insert(0, "units")  # checked before the others are loaded
-        else:
-            check_no_transformer(self.options.transformer, space)
+        units = schema_of(self.options, space, "hidden_sizes", "activation", "encoder", "extra_loss")
+        if units is not None:
+            self.units, parts = units, ["units", *parts]  # checked before the others are loaded
         self.network = self.make_network(generator).to(self.device)
         self.preprocess = unit_inputs(space, self.options.transformer) or (lambda leaves: leaves)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
@@ -278,7 +273,9 @@ class BehaviorCloning(Algorithm):
         )
 
     @torch.no_grad()
-    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    def log_prob(
+        self, observations: Any, actions: Any, masks: NDArray[np.int8] | None, memory: Any = None
+    ) -> NDArray[np.float64]:
         """Log-probabilities [N] of actions of the environment; see `policies.offline.importance_sampling`."""
         if self.plays_mean:
             raise ConfigError(

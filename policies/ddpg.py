@@ -69,7 +69,25 @@ def noise_of(options: Options, rows: int, outputs: int, generator: torch.Generat
     return ActionNoise(rows, outputs, theta=theta, generator=generator)
 
 
-class DDPG(OffPolicy):
+class NoisyActor(OffPolicy):
+    """Explores with `noise` where actions are numbers; where they are choices there is none, and they are sampled."""
+
+    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+        if self.noise is None:
+            return self.act(leaves, mask, self.generator)
+        return noisy(self.act(leaves, mask, None), self.noise.draw(self.options.noise_std))
+
+    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        """The actor's actions; if not greedy, sampled choices, or numbers with white noise: here it is not known where
+        episodes begin.
+        """
+        actions = super().act(leaves, mask, generator)
+        if generator is None or self.noise is None:
+            return actions
+        return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
+
+
+class DDPG(NoisyActor):
     """One worker of a DDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
@@ -94,20 +112,6 @@ class DDPG(OffPolicy):
         self.set_up(dict(self.network.named_children()), {"critics": "critics", "actor": "actor"})
         if isinstance(self.actions, TanhActions):
             self.noise = noise_of(o, env.num_envs, outputs, self.generator)
-
-    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        if self.noise is None:
-            return self.act(leaves, mask, self.generator)
-        return noisy(self.network(leaves).tanh(), self.noise.draw(self.options.noise_std))
-
-    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The actor's actions; if not greedy, sampled choices, or numbers with white noise: here it is not known where
-        episodes begin.
-        """
-        actions = self.actions.choose(self.network(leaves), mask, generator)
-        if generator is None or self.noise is None:
-            return actions
-        return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
     @property
     def actor_is_due(self) -> bool:

@@ -20,7 +20,7 @@ choices is that of each decision by itself. V and A are the value and the logits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -35,8 +35,8 @@ from typing_extensions import Self
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.algorithm import Metrics
-from policies.common.average import check_average
+from policies.common.algorithm import Metrics, moved
+from policies.common.average import Averaging, check_average
 from policies.common.columns import RaggedTensor
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -61,9 +61,9 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.networks.actor_critic import Encoder, mlp
-from policies.networks.heads import Decisions, DiscreteHead, UnitHead, allow
+from policies.networks.heads import Decisions, action_head, allow
 from policies.networks.units.network import UnitActorCritic
-from policies.networks.units.options import Schema, Transformer, check_no_transformer
+from policies.networks.units.options import Transformer, schema_of
 
 _TAU = 0.01  # of a target network that moves at every gradient step
 
@@ -149,6 +149,10 @@ class QNetwork(nn.Module):
         outputs: Tensor = self.layers(features)
         return outputs if self.mix is None else outputs @ self.mix
 
+    def taken(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Q(s, a) [N] for features [N, features] and actions [N]."""
+        return self.values(features).gather(1, actions.unsqueeze(1)).squeeze(1)
+
     @property
     def memory_size(self) -> int:
         """Numbers that a row remembers."""
@@ -168,25 +172,21 @@ class UnitQNetwork(UnitActorCritic):
         return values + actions.sums(decisions.logits_of(actions))
 
 
-class DQN(OffPolicy):
+class DQN(Averaging, OffPolicy):
     """One worker of a DQN policy; the actions are Discrete, or decisions of units."""
 
     Options: ClassVar[type[Any]] = Options
     takes_units = True
     metric_names = ("loss", "q_value", "td_error")
+    loss_of_errors: ClassVar[Callable[..., Tensor]] = staticmethod(functional.huber_loss)
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        space = env.single_observation_space
-        if isinstance(space, UnitSpace):
-            idle = ("hidden_sizes", "activation", "dueling", "encoder", "extra_loss", *MEMORY)
-            check_idle(self.options, *idle, where="the seat sees units")
-            self.actions = UnitHead(space.action_space)
-            self.units = Schema(space, self.options.transformer or Transformer())
-        else:
-            check_no_transformer(self.options.transformer, space)
+        idle = ("hidden_sizes", "activation", "dueling", "encoder", "extra_loss", *MEMORY)
+        self.units = schema_of(self.options, env.single_observation_space, *idle)
+        if self.units is None:
             self.check_actions(env.single_action_space)
-            self.actions = DiscreteHead(env.single_action_space)  # type: ignore[arg-type]  # it is Discrete
+        self.actions = action_head(env.single_action_space)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.set_up({"optimizer": self.network}, {"network": "optimizer"})
 
@@ -200,7 +200,11 @@ class DQN(OffPolicy):
         )
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Any:
-        return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
+        actions = self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
+        if self.average is None:
+            return actions
+        noise = moved(self.average.noise(1, len(actions), self.generator)[0], self.device)
+        return self.average.mixed(actions.to(self.device), leaves, mask, noise)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
         """The most valuable actions, or random ones as often as at the end of the run."""
@@ -238,17 +242,17 @@ class DQN(OffPolicy):
         return torch.where(explores.to(greedy.device), uniform.to(greedy.device), greedy)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-        """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
+        """The loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
         if isinstance(self.network, UnitQNetwork):
             taken = self.network.value_of(batch.observations, batch.actions)
             with torch.no_grad():
                 targets = self.unit_targets(batch)
         else:
             features, next_features = batch.all_features(self.network.encoder)
-            taken = self.network.values(features).gather(1, batch.actions.unsqueeze(1)).squeeze(1)
+            taken = self.network.taken(features, batch.actions)
             with torch.no_grad():
                 targets = self.targets_of(batch, next_features)
-        losses = batch.weights * functional.huber_loss(taken, targets, reduction="none")
+        losses = batch.weights * self.loss_of_errors(taken, targets, reduction="none")
         errors = (taken - targets).detach()
         return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
 

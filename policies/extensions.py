@@ -175,16 +175,26 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
-def encoder_of(options: Any, space: Space[Any], generator: torch.Generator, *, first: int = 0) -> Encoder:
-    """The encoder that the options `encoder`, `recurrent` and `hidden_size` say; a memory is of one layer.
+def encoder_of(
+    options: Any,
+    space: Space[Any],
+    generator: torch.Generator,
+    *,
+    around: Callable[[Encoder], Encoder] | None = None,
+    **memory: Any,
+) -> Encoder:
+    """The encoder that the options `encoder`, `recurrent` and `hidden_size` say.
 
-    `first`: see `RecurrentEncoder`.
+    `around` makes what the memory comes after of the encoder of observations; `memory`: see `RecurrentEncoder`.
     """
+    inner = None
+    if options.recurrent is None or options.encoder is not None or around is not None:  # else the memory's makes it
+        inner = make_encoder(space, generator, options.encoder)
+        inner = inner if around is None else around(inner)
     if options.recurrent is None:
-        return make_encoder(space, generator, options.encoder)
-    inner = None if options.encoder is None else make_encoder(space, generator, options.encoder)
+        return inner  # type: ignore[return-value]  # it was made
     size = {"kind": options.recurrent, "hidden_size": options.hidden_size}
-    return RecurrentEncoder(space, **size, generator=generator, inner=inner, count=1, first=first)
+    return RecurrentEncoder(space, **size, generator=generator, inner=inner, **memory)
 
 
 def make_encoder(space: Space[Any], generator: torch.Generator, spec: str | Mapping[str, Any] | None) -> Encoder:

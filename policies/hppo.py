@@ -47,7 +47,7 @@ from policies import ppo
 from policies.common import average
 from policies.common.algorithm import ACTING, Metrics, moved, stream
 from policies.common.on_policy import drawn
-from policies.common.options import Count, Positive, check_refused, wrong
+from policies.common.options import Count, Positive, wrong
 from policies.common.rollout import (
     Batch,
     Evaluation,
@@ -77,13 +77,17 @@ class Options(ppo.Options, frozen=True, kw_only=True):
     option_ticks: Count = 8  # actions that an option lasts, if the episode does not end before
     target_kl: Positive | None = None  # an update stops when worker's or manager's KL exceeds 1.5 x this; null: never
 
+    REFUSED = {
+        "transformer": "its networks see no units; or take ppo",
+        "batch_mode": "the manager's decisions are those of one rollout; or take ppo",
+        "cuda_graphs": "the number of the manager's decisions varies; or take ppo",
+        **dict.fromkeys(average.OPTIONS, "the manager's decisions have no average; or take ppo"),
+    }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.option_ticks > int(self.n_steps):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
-        check_refused(self, "batch_mode", why="the manager's decisions are those of one rollout; or take ppo")
-        check_refused(self, *average.OPTIONS, why="the manager's decisions have no average; or take ppo")
-        check_refused(self, "cuda_graphs", why="the number of the manager's decisions varies; or take ppo")
 
 
 # ------------------------------------------------------------------------------------------------- which option it is
@@ -228,7 +232,6 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy."""
 
     Options = Options
-    refused_options = ("transformer", "cuda_graphs", "batch_mode", *average.OPTIONS)
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps

@@ -37,7 +37,6 @@ from policies.common.options import (
     PositiveFraction,
     Scheduled,
     Sizes,
-    check_refused,
     wrong,
 )
 from policies.common.replay import Transitions
@@ -62,12 +61,15 @@ class Options(bc.Options, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (256, 256)  # layers of actor, critics and value
     activation: Activation = "relu"  # tanh or relu
 
+    REFUSED = {
+        "extra_loss": "its loss is that of several networks; or take bc",
+        "transformer": "its critics see no units; or take bc",
+    }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.expectile == 1:
             raise wrong("expectile", self.expectile, "less than 1: V would rise without end")
-        check_refused(self, "extra_loss", why="its loss is that of several networks; or take bc")
-        check_refused(self, "transformer", why="its critics see no units; or take bc")
 
 
 class ActorCriticsValue(Actor):
@@ -83,7 +85,6 @@ class IQL(bc.BehaviorCloning):
     """One worker of a policy that learns from recorded samples; the actions are Discrete, or a Box of floats."""
 
     Options = Options
-    refused_options = ("extra_loss", "transformer")
     takes_units = False
     metric_names = ("policy_loss", "value_loss", "critic_loss", "q_value")
 
@@ -126,14 +127,14 @@ class IQL(bc.BehaviorCloning):
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """The sum of all losses, and the means of `metric_names`."""
         o, network = self.options, self.network
+        features = network.critics.encoder(batch.observations)
         with torch.no_grad():
-            known = self.q_values(self.target, batch).amin(0)
+            known = self.q_values(self.target, self.target.encoder(batch.observations), batch.actions).amin(0)
             following = network.of_state(network.critics.encoder(batch.next_observations)).squeeze(-1)
             targets = batch.rewards + batch.discounts * following
-        values = self.q_values(network.critics, batch)  # [2, N]
+        values = self.q_values(network.critics, features, batch.actions)  # [2, N]
         critic_loss = (values - targets).square().mean(1).sum()  # eq. (6)
-        features = network.critics.encoder(batch.observations).detach()  # the critics' loss alone trains the encoder
-        surplus = known - network.of_state(features).squeeze(-1)
+        surplus = known - network.of_state(features.detach()).squeeze(-1)  # the critics' loss alone trains the encoder
         value_loss = ((o.expectile - (surplus < 0).float()).abs() * surplus.square()).mean()  # eq. (5)
         weights = (o.temperature * surplus.detach()).exp().clamp(max=_LARGEST_WEIGHT)
         policy_loss = -(weights * network(batch.observations, batch.masks).log_prob(batch.actions)).mean()  # eq. (7)
@@ -141,12 +142,11 @@ class IQL(bc.BehaviorCloning):
         return critic_loss + value_loss + policy_loss, metrics.detach()
 
     @staticmethod
-    def q_values(critics: Critics, batch: Transitions) -> Tensor:
-        """Q(s, a) [2, N] of the recorded actions."""
-        features = critics.encoder(batch.observations)
-        if batch.actions.is_floating_point():
-            return critics(features, batch.actions).squeeze(-1)  # type: ignore[no-any-return]
-        return critics(features).gather(2, batch.actions.expand(2, -1).unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+    def q_values(critics: Critics, features: Tensor, actions: Tensor) -> Tensor:
+        """Q(s, a) [2, N] of recorded actions, for the features [N, ...] that the critics' encoder finds."""
+        if actions.is_floating_point():
+            return critics(features, actions).squeeze(-1)  # type: ignore[no-any-return]
+        return critics(features).gather(2, actions.expand(2, -1).unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

@@ -15,10 +15,8 @@ inference of other entities' policies (sections 4.2 and 4.3 of the paper) are le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
@@ -26,9 +24,9 @@ from arena.group.group import Group
 from policies import ddpg
 from policies.common.options import Count, Fraction, Natural, NonNegative, Positive, PositiveFraction, Sizes, check_idle
 from policies.common.replay import Transitions
+from policies.ddpg import NoisyActor
 from policies.networks.critics import actor_features
-from policies.networks.heads import normal
-from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions, noisy
+from policies.networks.reparameterized import GumbelSoftmaxActions, TanhActions
 from policies.team.centralized import Centralized
 
 
@@ -49,7 +47,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     output_penalty: NonNegative = 1e-3  # weight of the actors' squared outputs in their loss
 
 
-class MADDPG(Centralized):
+class MADDPG(NoisyActor, Centralized):
     """One worker of a MADDPG policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
@@ -64,25 +62,13 @@ class MADDPG(Centralized):
         if isinstance(self.actions, GumbelSoftmaxActions):
             where = f"the actions are {env.single_action_space}, whose choices are drawn"
             check_idle(self.options, *ddpg.NOISE, where=where)
-        self.noise = ddpg.noise_of(self.options, env.num_envs, self.actions.inputs, self.generator)
+        else:
+            self.noise = ddpg.noise_of(self.options, env.num_envs, self.actions.inputs, self.generator)
 
-    def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        if isinstance(self.actions, GumbelSoftmaxActions):
-            return self.act(leaves, mask, self.generator)
-        return noisy(self.act(leaves, mask, None), self.noise.draw(self.options.noise_std))
-
-    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The actors' actions, greedy; else sampled choices, or numbers with white noise."""
-        actions = super().act(leaves, mask, generator)
-        if generator is None or isinstance(self.actions, GumbelSoftmaxActions):
-            return actions
-        return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
-
-    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+    def next_outputs(self, batch: Transitions, joint: Tensor, seen: Tensor | None) -> Tensor:
         """The outputs of the target actors."""
         actors = self.targets["actors"].module
-        seen = actor_features(actors, batch.next_features, joint)
-        return actors(self.network.encoder.by_entity(seen))  # type: ignore[no-any-return]
+        return actors(self.network.encoder.by_entity(actor_features(actors, batch.next_features, joint)))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor:
         """`output_penalty` times the mean square of the outputs."""

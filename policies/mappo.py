@@ -32,22 +32,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from gymnasium.vector import VectorEnv
 from torch import Tensor
 from torch.nn import functional
 
 from arena.game.spaces import leaves_of
-from arena.group.group import Group
 from policies import ppo
 from policies.common import average
 from policies.common.columns import Column, cat, from_plain, to_plain
-from policies.common.options import Count, Scheduled, check_refused
+from policies.common.options import Count, Scheduled
 from policies.common.rollout import Batch, Rollout, StateInputs
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
 from policies.networks.heads import UnitHead
 from policies.networks.units.options import Transformer
 from policies.ppo import PPO
-from policies.team.joint import check_team, places_of
+from policies.team.joint import TeamMember
 from policies.team.networks import JointEncoder, TeamUnitActorCritic, masked
 
 
@@ -60,9 +58,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
     minibatch_size: Count = 256  # transitions per worker in one gradient step, at most
     n_epochs: Count = 4  # passes over each rollout
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, *average.OPTIONS, why="its critic sees a whole team; or take ppo")
+    REFUSED = dict.fromkeys(average.OPTIONS, "its critic sees a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -159,16 +155,11 @@ class TeamInputs(NamedTuple):
         return [leaf.index_select(0, index.flatten()).view(*index.shape, *leaf.shape[1:]) for leaf in fixed]
 
 
-class MAPPO(PPO):
+class MAPPO(TeamMember, PPO):
     """One worker of a MAPPO policy, of a team of two entities or more, whose spaces are equal."""
 
     Options = Options
-    refused_options = average.OPTIONS
-
-    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities, self.places = places_of(env, group)
-        self.check_team(self.entities, self.entities)
-        super().__init__(env, group, ticks=ticks, **options)
+    instead = "ppo"
 
     def make_network(self, generator: torch.Generator) -> ActorCritic | TeamUnitActorCritic:
         space: Any = self.env.single_observation_space
@@ -209,10 +200,3 @@ class MAPPO(PPO):
         index = torch.where(cut >= 0, cut, team.places[at + 1, lanes])
         stays = (cut >= 0) | team.stays[at, lanes]
         return [*team.seen(index), stays, self.places.start + rows % len(self.places)]
-
-    # -------------------------------------------------------------------------------------- what the arena asks for
-
-    @classmethod
-    def check_team(cls, entities: int, first: int) -> None:
-        """Refuses a team of `entities` with which it cannot learn; the policy's first team has `first`."""
-        check_team("MAPPO", entities, first, instead="ppo")

@@ -32,7 +32,6 @@ from policies.common.options import (
     PositiveFraction,
     Scheduled,
     Sizes,
-    check_refused,
 )
 from policies.common.replay import Transitions
 from policies.networks.critics import Temperature
@@ -57,16 +56,13 @@ class Options(sac.Options, frozen=True, kw_only=True):
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
     gumbel_temperature: Positive = 1.0  # of choices: lower values give gradients with less bias and more variance
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, "transformer", why="its critics see no units; or take mappo")
+    REFUSED = {"transformer": "its critics see no units; or take mappo"}
 
 
 class MASAC(Centralized):
     """One worker of a MASAC policy; the actions are Discrete, or a Box with bounds."""
 
     Options = Options
-    refused_options = ("transformer",)
     export_as = {"box": "squashed_gaussian"}
     numbers = SquashedGaussianActions
     n_critics = 2
@@ -80,10 +76,11 @@ class MASAC(Centralized):
     def schedules(self) -> Metrics:
         return {**super().schedules(), "ent_coef": self.alpha}
 
-    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
-        """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
-        encoder = self.network.actors_encoder
-        seen = batch.next_features(encoder) if encoder.learns else joint
+    def next_outputs(self, batch: Transitions, joint: Tensor, seen: Tensor | None) -> Tensor:
+        """The outputs of the current actors; the critics' encoder differs from the targets' only if it learns."""
+        encoder = self.network.encoder
+        if seen is None:
+            seen = batch.next_features(encoder) if encoder.learns else joint
         return self.network.actors(encoder.by_entity(seen))  # type: ignore[no-any-return]
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:

@@ -22,7 +22,7 @@ from arena.game.units import UnitSpace
 from arena.group.group import Group, Moments, moments_alone
 from policies.common.adam import group_optimizer
 from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
-from policies.common.average import AveragePolicy, Decisions, check_average
+from policies.common.average import AveragePolicy, Averaging, Decisions, check_average
 from policies.common.columns import Columns, RaggedTensor
 from policies.common.devices import DeviceInputs, Recorded, is_gpu
 from policies.common.joint_rollouts import RolloutWorker
@@ -84,7 +84,7 @@ class Turn(Columns, frozen=True):
     noise: Tensor  # [N, outputs] that their actions are sampled with
 
 
-class PPO(OnPolicy):
+class PPO(Averaging, OnPolicy):
     """One worker of a PPO policy."""
 
     Options: ClassVar[type[Any]] = Options
@@ -141,8 +141,7 @@ class PPO(OnPolicy):
         if memory is not None:
             self.rollout.remember(t, memory.cpu(), rows)
         if self.average is not None:
-            known = rows if isinstance(rows, slice) else slice(None)  # of another block the last tick may be missing
-            self.average.begins[known] |= self.rollout.ended[t - 1, known]
+            self.average.begins[rows] |= self.rollout.ended[t - 1, rows]
             actions = self.average.mixed(actions, leaves, mask, noise, rows)
             self.rollout.note_given()[t, rows] |= ~self.average.best[rows]
         return actions.cpu().numpy()
@@ -283,15 +282,11 @@ class PPO(OnPolicy):
 
     def updated(self, batch: Batch, largest: int) -> Metrics:
         """`update` on the device, in the precision of the options."""
+        if self.average is not None:
+            new = Decisions(batch.observations, batch.masks, batch.actions).to(torch.device("cpu"))
+            self.average.reservoir.extend(new, self.generator)
         with self.computing():
-            metrics = self.update(batch.to(self.device), largest)
-            if self.average is not None:
-                new = Decisions(batch.observations, batch.masks, batch.actions).to(torch.device("cpu"))
-                size = int(self.options.minibatch_size) * self.workers_per_batch
-                steps = math.ceil(largest / size) * self.options.n_epochs
-                self.average.reservoir.extend(new, self.generator)
-                metrics |= self.average.learn(steps=steps, size=size, generator=self.generator)
-        return metrics
+            return self.update(batch.to(self.device), largest)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.
@@ -300,16 +295,19 @@ class PPO(OnPolicy):
             batch: of this worker, or of all where rank 0 learns for all; on the device.
             largest: transitions of the worker that has the most, which all workers agree on.
         """
-        options = self.options
-        parts = math.ceil(largest / (int(options.minibatch_size) * self.workers_per_batch))
+        options, size = self.options, int(self.options.minibatch_size) * self.workers_per_batch
         history: list[Metrics] = []
-        for minibatch in batch.minibatches(parts, epochs=options.n_epochs, generator=self.generator):
+        for minibatch in batch.minibatches(
+            math.ceil(largest / size), epochs=options.n_epochs, generator=self.generator
+        ):
             metrics = self.mean_gradients(minibatch, self.recorded_backward, self.metric_names, [self.optimizer])
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
             metrics.update(self.optimizer_step([self.optimizer]))
+            if self.average is not None:
+                metrics.update(self.average.learn(size, self.generator))
         # The last step of an update that has stopped early has no gradient to measure.
         means = {name: float(np.mean([step[name] for step in history if name in step])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}

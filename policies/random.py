@@ -26,6 +26,7 @@ class Random:
 
     face = ("vector", "parallel")
     schedule = "ticks"  # the workers never meet
+    memory_size = 0
 
     def __init__(self, env: Any, group: Group, *, ticks: int) -> None:
         self.env = env

@@ -14,7 +14,6 @@ sum of the decisions' own; actor and critics share nothing. min Q is then the le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,12 +24,12 @@ from torch import Tensor
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
-from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_idle, check_unused
+from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_unused
 from policies.common.replay import Transitions
 from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen, make_actor
 from policies.networks.reparameterized import SoftDecisions, check_reachable, soft_actions, target_entropy
 from policies.networks.units.network import UnitActor, UnitActorCritic, UnitCritics
-from policies.networks.units.options import Schema, Transformer, check_no_transformer
+from policies.networks.units.options import Transformer, schema_of
 
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
@@ -68,22 +67,16 @@ class SAC(OffPolicy):
         """The network, whose initial weights are drawn from `generator`."""
         o, space, actions = self.options, self.env.single_observation_space, self.actions
         temperature = Temperature() if o.ent_coef == "auto" else None
+        self.units = schema_of(o, space, "hidden_sizes", "activation", "encoder", "extra_loss", *MEMORY)
         if isinstance(actions, SoftDecisions):
-            check_idle(o, "hidden_sizes", "activation", "encoder", "extra_loss", *MEMORY, where="the seat sees units")
-            transformer = o.transformer or Transformer()
-            self.units = Schema(space, transformer)  # type: ignore[arg-type]  # it is a UnitSpace
-            parts: Any = space, actions, transformer, generator
+            parts: Any = space, actions, o.transformer or Transformer(), generator
             unit_critics = UnitCritics([UnitActorCritic(*parts) for _ in range(self.n_critics)])
             return ActorAndCritics(unit_critics, UnitActor(*parts), temperature=temperature)
-        check_no_transformer(o.transformer, space)
         encoder, layers = self.make_encoder(generator), self.layers(generator)
         sizes = {"actions": actions.inputs, "outputs": actions.values, "count": self.n_critics}
         own, critics = self.make_actor_encoder(encoder, generator), Critics(encoder, **sizes, **layers)
         actor = make_actor(critics.features, actions.outputs, own, **layers)
         return ActorAndCritics(critics, actor, temperature=temperature)
-
-    def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
-        return self.actions.choose(self.network(leaves), mask, generator)
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""

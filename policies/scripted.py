@@ -53,7 +53,7 @@ class Scripted:
         self.env = env
         o = Options(**options)
         if o.function is None:
-            self._act = constant(env, o.action)
+            self._act, self.memory_size = constant(env, o.action), 0
         else:
             self._act = _bound(o.function, o.arguments, env)
 

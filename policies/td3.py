@@ -18,7 +18,7 @@ from gymnasium.spaces import Space
 from torch import Tensor
 
 from policies import ddpg
-from policies.common.options import Count, NonNegative, check_refused, check_unused
+from policies.common.options import Count, NonNegative, check_unused
 from policies.networks.heads import normal
 from policies.networks.reparameterized import UnitBox, noisy
 
@@ -31,17 +31,17 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     target_policy_noise: NonNegative = 0.2  # standard deviation of the noise in the target's action
     target_noise_clip: NonNegative = 0.5  # its largest size
 
+    REFUSED = dict.fromkeys(("gumbel_temperature", "output_penalty"), "the actions of td3 are numbers; or take ddpg")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_unused(self, "target_noise_clip", target_policy_noise=0)
-        check_refused(self, "gumbel_temperature", "output_penalty", why="the actions of td3 are numbers; or take ddpg")
 
 
 class TD3(ddpg.DDPG):
     """One worker of a TD3 policy; the actions are a Box with bounds."""
 
     Options = Options
-    refused_options = ("gumbel_temperature", "output_penalty")
     n_critics = 2
 
     @property

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from policies import dqn
 from policies.common import average
@@ -34,15 +35,12 @@ from policies.common.options import (
     PositiveFraction,
     Schedule,
     Scheduled,
-    check_refused,
 )
 from policies.common.replay import Transitions
 from policies.dqn import DQN
 from policies.networks.heads import allow
 from policies.team.learner import TeamLearner
 from policies.team.networks import Actors, JointEncoder
-
-REFUSED = ("transformer", *average.OPTIONS)
 
 
 class Options(dqn.Options, frozen=True, kw_only=True):
@@ -60,9 +58,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
     dueling: bool = False  # the actors' last layer gives a value and advantages
     shared_actor: bool = True  # one network of values for all entities, which is told who it is; false: one for each
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_refused(self, *REFUSED, why="the networks see a whole team; or take dqn")
+    REFUSED = dict.fromkeys(("transformer", *average.OPTIONS), "the networks see a whole team; or take dqn")
 
 
 class TeamQNetwork(nn.Module):
@@ -102,7 +98,7 @@ class TeamQNetwork(nn.Module):
         """Q_i(o_i, .) [N, E, choices] of joint features."""
         return self._values(self.actors(self.encoder.by_entity(joint)))
 
-    def total(self, joint: Tensor, actions: Tensor) -> Tensor:
+    def taken(self, joint: Tensor, actions: Tensor) -> Tensor:
         """Q(x, a) [N] of joint features and actions [N, E]."""
         taken = self.of_team(joint).gather(2, actions.unsqueeze(2)).squeeze(2)
         return self.mixed(taken * self.encoder.acts(joint), joint)
@@ -123,9 +119,9 @@ class VDN(TeamLearner, DQN):
     """One worker of a VDN policy; the actions are Discrete."""
 
     Options = Options
-    refused_options = REFUSED
     takes_units = False
     instead = "dqn"
+    loss_of_errors = staticmethod(functional.mse_loss)
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
         return TeamQNetwork(self.make_encoder(generator), self.actions.outputs, **self.actors(generator))
@@ -135,21 +131,11 @@ class VDN(TeamLearner, DQN):
         o = self.options
         return {"places": self.places, "shared": o.shared_actor, "dueling": o.dueling, **self.layers(generator)}
 
-    def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-        """The squared error of Q(x, a), the means of `metric_names`, and the errors [N]."""
-        joint, next_joint = batch.all_features(self.network.encoder)
-        values = self.network.total(joint, batch.actions)
-        with torch.no_grad():
-            targets = self.targets_of(batch, next_joint)
-        losses = batch.weights * (values - targets).square()
-        errors = (values - targets).detach()
-        return losses.mean(), torch.stack([losses, values, errors.abs()]).mean(1).detach(), errors
-
     def targets_of(self, batch: Transitions, next_features: Tensor) -> Tensor:
         """y [N]; with `double` the network chooses and the target network values."""
         target = self.targets["network"].module
         joint = batch.next_features(target.encoder)
         choosing = self.network.of_team(next_features) if self.options.double else target.of_team(joint)
         masks = None if batch.next_masks is None else batch.next_masks.view(choosing.shape)
-        values = target.total(joint, allow(choosing, masks).argmax(2))
+        values = target.taken(joint, allow(choosing, masks).argmax(2))
         return torch.addcmul(batch.rewards.mean(1), batch.discounts.amax(1), values)

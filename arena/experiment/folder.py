@@ -32,7 +32,7 @@ from arena.experiment.scheduler import State
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, part_of, private, refuse_links, writing
 from arena.records.folder import NAMES as RUN_NAMES
-from arena.records.folder import RunFolder, numbered, plain_name
+from arena.records.folder import RunFolder, free_path, plain_name
 from arena.records.journal import Journal, JournalReader
 from arena.records.lock import is_locked, lock_descriptor
 
@@ -325,4 +325,4 @@ def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: boo
             text = "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out"
             raise ConfigError(text, source=str(place))
         return max(found)[1]
-    return next(one for one in map(place.with_name, numbered(name)) if not one.exists())
+    return free_path(place)

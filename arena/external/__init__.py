@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from arena.external.errors import ExternalClosed, ExternalError
-from arena.external.interface import ExternalGames
+from arena.external.interface import ExternalGames, ExternalMatch
 from arena.external.slots import Answers, Ask, End, Slots
 from arena.external.thread import ExternalEnv
 
@@ -41,6 +41,7 @@ __all__ = [
     "ExternalEnv",
     "ExternalError",
     "ExternalGames",
+    "ExternalMatch",
     "Forward",
     "PolicyClient",
     "PollEnv",

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from arena.config.schema import TickRules
-from arena.external.interface import ExternalGames
+from arena.external.interface import ExternalGames, ExternalMatch
 from arena.external.slots import Game, Slots
 from arena.game.api import Interface
 from arena.plan.plan import MatchPlan
@@ -89,16 +89,10 @@ class Connection:
 
     def _open(self) -> ExternalGames:
         games = self._make()
-        if (set_seed := getattr(games, "seed", None)) is not None:
-            set_seed(self._seed)
-        if hasattr(games, "rules"):
-            games.rules = self._rules
-        if hasattr(games, "policies"):
-            games.policies = policies_of(self._match, games.interface)
-        if hasattr(games, "log"):
-            games.log = self._open_log
-        if hasattr(games, "restarted"):
-            games.restarted = lambda error, lost: self.restarted(error, lost)
+        if (configure := getattr(games, "configure", None)) is not None:
+            policies = policies_of(self._match, games.interface)
+            restarted = lambda error, lost: self.restarted(error, lost)  # noqa: E731  # it is set later
+            configure(ExternalMatch(self._seed, self._rules, policies, self._open_log, restarted))
         games.open(self._match.lanes, lambda: self.wake())
         try:
             wait_for_start(games, self._sleep)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -62,7 +62,6 @@ class HttpGames(RequestQueue):
         self._settings = settings = Settings.of(kwargs, copy)
         self._actor, interface = settings.actor_and_interface()
         super().__init__(interface)
-        self.policies: Sequence[str] = [""] * len(interface.entities)
         self.metrics = Metrics()
         self.clone: Clone | None = None
         self.drain_s = settings.drain_s

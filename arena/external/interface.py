@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import IO, NamedTuple, Protocol, runtime_checkable
 
+from arena.config.schema import TickRules
 from arena.external.slots import Answers, Slots
 from arena.game.api import Interface
+
+
+class ExternalMatch(NamedTuple):
+    """What a connection is told of its match."""
+
+    seed: int  # of the match's first lane
+    rules: TickRules  # when a tick is formed, and when games are given up
+    policies: Sequence[str]  # the names of those that play, by entity
+    log: Callable[[int], IO[bytes] | None]  # opens the file for the output of a program, by its number; None: none
+    restarted: Callable[[Exception, Sequence[int]], None]  # to be called when a part has failed, with the lost slots
 
 
 @runtime_checkable
 class ExternalGames(Protocol):
     """The connection to the external games of one match. The thread of the environment alone calls these methods.
 
-    A class may also have the method `seed(entropy: int)`, called before `open` with the seed of the match's first lane;
-    and these attributes:
-    - `rules`, set before `open` to the `TickRules` of the match;
-    - `policies`, set before `open` to the names of the policies that play, by entity;
+    A class may also have these methods and attributes:
+    - `configure(match: ExternalMatch)`, called before `open`;
+    - `starting()`, asked after `open` until it returns None: seconds after which it is to be asked again;
+    - `try_out()`, called by `arena check` on open games, and `hint(slots)`, whose text it shows;
+    - `report()`, further fields of a line of `games.jsonl`, and `files`, paths that are named in `external.json`;
     - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
       `answer_s` are not applied then;
-    - `own_limits`, true if the connection applies `idle_s` and `answer_s` itself;
-    - `restarted`, set before `open` to a function to call when a part of the games has failed and plays on, with the
-      error and the slots whose games are lost.
+    - `own_limits`, true if the connection applies `idle_s` and `answer_s` itself.
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.

@@ -18,6 +18,7 @@ from gymnasium.spaces import Box
 
 from arena.config.schema import TickRules
 from arena.external.errors import CODES, Code, ExternalError
+from arena.external.interface import ExternalMatch
 from arena.external.slots import Answers, Ask, End, Slots
 from arena.game.api import Info, Interface
 from arena.game.arrays import copied
@@ -66,7 +67,7 @@ class RequestQueue:
     """The requests of the games of one match: base class of all connections but simulators; see `ExternalGames`.
 
     Attributes:
-        rules: of the match, set before `open`.
+        rules: of the match; `policies`: the names of those that play, by entity. Set by `configure`.
         ring: called when a request has come.
         lock: requests that a thread makes while it has this lock reach the table in one `poll`, with no tick between.
         failure: what has ended the games' threads; None while all is well.
@@ -78,6 +79,7 @@ class RequestQueue:
 
     def __init__(self, interface: Interface) -> None:
         self.interface, self.rules = interface, TickRules()
+        self.policies: Sequence[str] = [""] * len(interface.entities)
         self._dtypes = [space.dtype if isinstance(space, Box) else None for space in interface.observation_spaces]
         self.ring: Callable[[], None] = lambda: None
         self.lock = threading.RLock()
@@ -86,6 +88,10 @@ class RequestQueue:
         self._arrived: deque[_Request] = deque()
         self._queues: dict[ConnectedGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, ConnectedGame] = {}
+
+    def configure(self, match: ExternalMatch) -> None:
+        """Takes the rules and policies of the match."""
+        self.rules, self.policies = match.rules, match.policies
 
     @property
     def exhausted(self) -> bool:

@@ -155,7 +155,8 @@ def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]
     rule = entry.rule
     if not isinstance(rule, Nash) or rule.solver == "uniform":
         return []
-    return meta_game_of(entry, pool).to_meet(rule.solver, rule.games)
+    newest = map(pool.newest, entry.learners) if rule.solver == "rectified" else ()
+    return meta_game_of(entry, pool).to_meet(rule.solver, rule.games, [name for name in newest if name is not None])
 
 
 def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:

@@ -320,6 +320,11 @@ def _is_unbegun(path: Path) -> bool:
     return known and all(_FIRST_BOUNDARY.fullmatch(entry.name) for entry in boundaries)
 
 
+def free_path(path: Path) -> Path:
+    """The path, or the first of `<name>-2`, `<name>-3`, ... beside it where there is nothing yet."""
+    return next(one for one in map(path.with_name, numbered(path.name)) if not one.exists())
+
+
 def numbered(name: str) -> Iterator[str]:
     """The name, then `<name>-2`, `<name>-3`, ...: where names are taken, the first free one is used."""
     return chain([name], (f"{name}-{number}" for number in count(2)))

@@ -26,7 +26,7 @@ from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
 from arena.records.atomic import make_folder
 from arena.records.evaluations import line_of
-from arena.records.folder import numbered
+from arena.records.folder import free_path
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
@@ -151,7 +151,7 @@ def play(
 
     `watched`: whether a game that hangs ends the process, which a user's program must not.
     """
-    records = next(one for one in map(match.folder.with_name, numbered(match.folder.name)) if not one.exists())
+    records = free_path(match.folder)
     refuse_external(match.config)
     made = [path for path in records.parents if not path.exists()]
     run = prepare(match.config, ranks=1, run_dir=str(records))

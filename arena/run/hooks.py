@@ -133,16 +133,16 @@ def lines_of(folder: RunFolder) -> list[ChangeLine]:
     return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
 
 
-def check_recorded(folder: RunFolder, config: Config, tick: int) -> None:
-    """Refuses changes on record up to a tick that name what config.yaml does not name.
+def check_recorded(lines: Sequence[ChangeLine], config: Config, tick: int, *, source: str) -> None:
+    """Refuses changes on record up to a tick that name what config.yaml does not name; `source`: their file.
 
     They are read from a file; what a curriculum or a program asks for while it runs may name anything.
     """
     programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
     free = config.curriculum is not None and not programs
-    for line in lines_of(folder):
+    for line in lines:
         for key, value in line.set.items() if line.tick <= tick else ():
-            check_texts(value, config, free=free, path=key, source=str(folder.changes))
+            check_texts(value, config, free=free, path=key, source=source)
 
 
 def without(lines: Sequence[ChangeLine], renewed: Container[str]) -> list[ChangeLine]:

@@ -74,8 +74,7 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     best.check(folder, found.tick)
-    hooks.check_recorded(folder, config, found.tick)
-    run = _at(found, run, config)
+    run = _at(found, run, config, before)
     results = results_in(folder.results)
     done = any(result["done"] for result in results[-1:])
     met = rule_met(run)
@@ -111,8 +110,8 @@ def rolled_back(run: Run) -> Run:
     return replace(_at(found or Boundary(tick=0), run, run.plan.config), begun=True, text=())
 
 
-def _at(found: Boundary, run: Run, config: Config) -> Run:
-    """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
+def _at(found: Boundary, run: Run, config: Config, before: Config | None = None) -> Run:
+    """The run at a boundary: the plan of the round there, and the leg that begins there; `before`: what was played."""
     if run.plan.config.round_count > 1:
         from arena.run import rounds
 
@@ -128,13 +127,18 @@ def _at(found: Boundary, run: Run, config: Config) -> Run:
         for name, path in leg.restore.items()
         if name in policies and checkpoint.algorithm_of(path) != policies[name].config.algorithm
     }
+    known = {} if before is None else before.policies
+    swapped = {name for name in known.keys() & policies if known[name].algorithm != policies[name].config.algorithm}
     renewed = {
         key: policies[name].config.options
-        for name in replaced
+        for name in sorted(replaced | swapped)
         for key in [f"policies.{name}.options"]
-        if not any(key in line.set for line in changes if checkpoint.ticks_of(leg.restore[name]) <= line.tick)
+        if name in swapped
+        or not any(key in line.set for line in changes if checkpoint.ticks_of(leg.restore[name]) <= line.tick)
     }
     changes = hooks.without(changes, renewed)
+    if before is not None:
+        hooks.check_recorded(changes, config, found.tick, source=str(run.folder.changes))
     # The run as it was played up to here.
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     for name in policies.keys() - replaced:

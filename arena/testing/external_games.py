@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from arena.config.schema import TickRules
 from arena.external.errors import ExternalClosed, ExternalError
-from arena.external.interface import ExternalGames
+from arena.external.interface import ExternalGames, ExternalMatch
 from arena.external.slots import Ask, Game, Slots, Tick
 from arena.game import spaces
 from arena.game.api import Interface
@@ -262,8 +262,10 @@ class _Environment:
 
     def __enter__(self) -> _Environment:
         self._thread.start()
-        if (seed := getattr(self.games, "seed", None)) is not None:
-            self.call("seed", lambda: seed(1))
+        if (configure := getattr(self.games, "configure", None)) is not None:
+            names = [f"policy-{number}" for number in range(len(self._actors))]
+            match = ExternalMatch(1, TickRules(), names, lambda number: None, lambda error, lost: None)
+            self.call("configure", lambda: configure(match))
         self.call("open", lambda: self.games.open(self._slots, self.rung.set))
         address = self.games.address
         must(isinstance(address, str), f"the address is {address!r}", "it is a text, empty where there is none")

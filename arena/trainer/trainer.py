@@ -43,7 +43,7 @@ from arena.preflight.spec import spec_of
 from arena.records import boundary, checkpoint, evaluations
 from arena.records.atomic import make_folder, part_of
 from arena.records.evaluations import numbers_of
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, free_path
 from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -456,8 +456,7 @@ class Trainer:
         folders, lines = [], []
         with untouched_process():
             for name, contest in contests.items():
-                numbered = (parent / (text if number == 1 else f"{text}-{number}") for number in range(1, 10**6))
-                folder = next(path for path in numbered if not path.exists())
+                folder = free_path(parent / text)
                 config = prepare(contest, ranks=1, run_dir=str(folder))
                 seated = {seat.policy for match in config.plan.matches for seat in match.seats}
                 lanes = episodes_per_lane(config, [name] if name else sorted(seated), episodes)

@@ -105,7 +105,6 @@ class Algorithm(ABC):
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
         acting_parts: of the state, without which another worker cannot play as this one does.
-        refused_options: those of `Options` that a subclass cannot use.
         takes_units: plays seats of a `UnitSpace`.
         network: whose weights the group shares; made by the subclass.
         actions: an `ActionHead`, or another class with its shape, dtype, mask_size, `to_env` and `from_env`.
@@ -114,7 +113,7 @@ class Algorithm(ABC):
         device: that learns, of the network; `acts_on`: that acts. They differ in rank 0 alone, if `separate_devices`.
         double: whether observations are kept in double precision until they are normalized.
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
-        average: the mean of the policy's best responses, see `policies.common.average`; None: there is none.
+        average: the mean of the policy's best responses, see `policies.common.average.Averaging`; None: there is none.
         remedy: ends the message about a number that is not finite.
 
     Raises:
@@ -126,7 +125,6 @@ class Algorithm(ABC):
     Options: ClassVar[type[Any]]
     updates: int  # that the policy has made
     acting_parts: ClassVar[tuple[str, ...]]
-    refused_options: ClassVar[tuple[str, ...]] = ()
     takes_units: ClassVar[bool] = False
     network: Any
     actions: Any
@@ -168,8 +166,6 @@ class Algorithm(ABC):
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
         """An instance that cannot play, made from an environment that has nothing but spaces; it learns nothing."""
-        if options.get("average") and hasattr(cls.Options, "reservoir_size"):
-            options["reservoir_size"] = 1
         return cls(env, group, ticks=ticks, **options)
 
     @classmethod
@@ -471,6 +467,16 @@ class Algorithm(ABC):
     @abstractmethod
     def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, Tensor | None]:
         """Actions [N, *shape] as learned from, for `network_inputs`, and the rows' memory after them."""
+
+    def log_prob(
+        self, observations: Any, actions: Any, masks: NDArray[np.int8] | None, memory: Any = None
+    ) -> NDArray[np.float64]:
+        """Log-probabilities [N] of the actions of one episode; a ConfigError if, as here, none are computed."""
+        raise ConfigError(f"{type(self).__name__} computes no probabilities of actions")
+
+    def state_value(self, observations: Any, memory: Any = None) -> NDArray[np.float64] | None:
+        """V [N] of a batched sample [N, ...]; None if, as here, it is not known."""
+        return None
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], Any]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.

@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from arena.errors import ConfigError
+from arena.group.group import Group
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Draws, Metrics
 from policies.common.columns import Columns, Storage
@@ -122,8 +125,6 @@ class AveragePolicy:
         self.reservoir = Reservoir(layout, capacity) if group.is_root or not pooled else None
         self._new = [Reservoir(layout, 0).at(torch.arange(0))]
         self.best, self.begins = np.zeros((2, env.num_envs), np.bool_)
-        for name in ("choose", "log_prob", "state_value", "exported"):  # what others see of the policy
-            setattr(algorithm, name, getattr(self, name))
 
     # ----------------------------------------------------------------------------------------------------- playing
 
@@ -133,7 +134,9 @@ class AveragePolicy:
         return torch.cat([self._head.noise(ticks, rows, generator), chances], 2)
 
     @torch.inference_mode()
-    def mixed(self, actions: Tensor, leaves: Sequence[Any], mask: Tensor | None, noise: Tensor, rows: Rows) -> Tensor:
+    def mixed(
+        self, actions: Tensor, leaves: Sequence[Any], mask: Tensor | None, noise: Tensor, rows: Rows = slice(None)
+    ) -> Tensor:
         """The actions [N, ...] of some rows: the best response's own, which are given, and in other episodes Pi's."""
         chosen = noise[:, -1].cpu().numpy() < self._algorithm.options.anticipatory
         self.best[rows] = np.where(self.begins[rows], chosen, self.best[rows])
@@ -160,22 +163,13 @@ class AveragePolicy:
 
     # ---------------------------------------------------------------------------------------------------- learning
 
-    def learn(self, *, steps: int, size: int, generator: torch.Generator) -> Metrics:
-        """Makes gradient steps on `size` decisions, the same number at every worker that learns.
-
-        Returns:
-            the metrics of the last step; empty where the group has no decisions yet: then no step is made.
-        """
+    def learn(self, size: int, generator: torch.Generator) -> Metrics:
+        """A gradient step on `size` decisions, and its metrics; none while the group has no decisions."""
         assert self.reservoir is not None, "this worker learns"
-        metrics: Metrics = {}
-        for _ in range(steps):
-            batch = self.reservoir.sample(size, generator).to(self._algorithm.device)
-            names, optimizers = ("average_loss", "has_decisions"), [self._optimizer]
-            metrics = self._algorithm.mean_gradients(batch, self.backward, names, optimizers)
-            if not metrics.pop("has_decisions"):
-                return {}
-            metrics |= self._algorithm.optimizer_step(optimizers)
-        return metrics
+        batch = self.reservoir.sample(size, generator).to(self._algorithm.device)
+        names, optimizers = ("average_loss", "has_decisions"), [self._optimizer]
+        metrics = self._algorithm.mean_gradients(batch, self.backward, names, optimizers)
+        return metrics | self._algorithm.optimizer_step(optimizers) if metrics.pop("has_decisions") else {}
 
     def backward(self, batch: Decisions) -> Tensor:
         """Adds the gradient to `grad` of the weights; returns the loss and 1, the latter 0 without decisions."""
@@ -183,10 +177,9 @@ class AveragePolicy:
         torch.autograd.backward([loss])
         return torch.stack([loss.detach(), torch.ones_like(loss)])
 
-    # --------------------------------------------------------------------------- what others see of it, and the state
+    # ------------------------------------------- what others see of it, as of an `Algorithm`; its state
 
     def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, None]:
-        """As of an `Algorithm`; likewise the next two."""
         return drawn(self._head, self._network(leaves, mask), len(leaves[0]), draws, self._algorithm.device), None
 
     def exported(self) -> Exported:
@@ -195,11 +188,11 @@ class AveragePolicy:
         return exported(self._network, env.single_observation_space, decoding, outputs=Actor.outputs)
 
     @torch.inference_mode()
-    def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    def log_prob(self, observations: Any, actions: Any, masks: Any, memory: None) -> NDArray[np.float64]:
         policy = self._network(*self._algorithm.network_inputs(observations, masks))
         return env_log_prob(self._head, policy, actions, self._algorithm.device)
 
-    def state_value(self, observations: Any, memory: Any = None) -> None:
+    def state_value(self, observations: Any, memory: None) -> None:
         """None: the best response's values are not those of the average."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -218,3 +211,40 @@ class AveragePolicy:
         self._new[1:] = [Decisions.from_samples(state["new"])]
         if self.reservoir is not None and "reservoir" in state:
             self.reservoir.load_state_dict(state["reservoir"])
+
+
+class Averaging(Algorithm):
+    """An algorithm that may have an average policy, which others then meet, evaluate and export in its place."""
+
+    @property
+    def shown(self) -> Any:
+        """What others see."""
+        return super() if self.average is None else self.average
+
+    def choose(self, leaves: list[Any], mask: Tensor | None, draws: Draws) -> tuple[Any, Tensor | None]:
+        return self.shown.choose(leaves, mask, draws)  # type: ignore[no-any-return]
+
+    def exported(self) -> Exported:
+        return self.shown.exported()  # type: ignore[no-any-return]
+
+    def log_prob(
+        self, observations: Any, actions: Any, masks: NDArray[np.int8] | None, memory: Any = None
+    ) -> NDArray[np.float64]:
+        return self.shown.log_prob(observations, actions, masks, memory)  # type: ignore[no-any-return]
+
+    def state_value(self, observations: Any, memory: Any = None) -> NDArray[np.float64] | None:
+        return self.shown.state_value(observations, memory)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:
+        options |= {"reservoir_size": 1} if options.get("average") else {}
+        return super().from_spaces(env, group, ticks=ticks, **options)
+
+    def worker_state_dict(self) -> dict[str, Any]:
+        state = super().worker_state_dict()
+        return state if self.average is None else {**state, "average": self.average.worker_state_dict()}
+
+    def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_worker_state_dict(state)
+        if self.average is not None and "average" in state:
+            self.average.load_worker_state_dict(state["average"])

@@ -58,9 +58,9 @@ class RolloutWorker:
         known = all(getattr(method, "__func__", None) is expected for method, expected in methods)
         if not known or type(network) is not ActorCritic or type(network.actor) is not MLP or network.encoder.learns:
             return None
-        if algorithm.average is not None:
+        if algorithm.average is not None or rollout.given is not None:
             return None
-        if rollout.given is not None or rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
+        if rollout.rows > _MOST_ROWS or len(getattr(algorithm.env, "blocks", ())) > 1:
             return None
         small = network.actor.largest <= _MOST_WEIGHTS
         return cls(algorithm, noise) if small and not is_gpu(noise.device) else None

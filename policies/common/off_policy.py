@@ -158,6 +158,7 @@ class OffPolicy(Algorithm):
         export_as: how actions follow from the network's outputs, arguments of `decoding_of`.
         noise: an `ActionNoise`, added to actions while exploring; None: none.
         units: that the seat sees; None: it sees none.
+        entities: of the team that learns together; 0: a single entity learns.
         generator: this worker's random stream for exploration.
         intensity: how many gradient steps are due. `training_intensity` is how many transitions the group replays per
             transition that it collects, at any number of workers: more workers learn from more transitions, not longer
@@ -174,6 +175,7 @@ class OffPolicy(Algorithm):
     remedy = "are all observations finite, and of moderate size? If they are, lower learning_rate"
     noise: Any = None
     units: Schema | None = None
+    entities = 0
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -279,9 +281,9 @@ class OffPolicy(Algorithm):
         """Actions [N, *shape] to learn from, for leaves [N, ...] on the device; draws from `generator`."""
         return self.act(leaves, mask, self.generator)
 
-    @abstractmethod
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions [N, *shape] of `actor()`; generator None: the greedy ones."""
+        return self.actions.choose(self.network(leaves), mask, generator)  # type: ignore[no-any-return]
 
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""
@@ -309,25 +311,21 @@ class OffPolicy(Algorithm):
         experience, leaves = self.experience, list[Any]()
         if self.memory_size:
             leaves = moved([*self.normalization(experience.leaves), torch.from_numpy(self.memory)], self.device)
-        elif self.intensity.has_started or self.average is not None:
+        elif self.intensity.has_started:
             leaves = moved(self.normalization(experience.leaves), self.device)
         if self.intensity.has_started:
             actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
             actions = self.act_randomly(self.env.num_envs, experience.mask).cpu().numpy()
         chosen, average = experience.given, self.average
-        if average is not None:
-            noise, mask = average.noise(1, len(actions), self.generator)[0], moved(experience.mask, self.device)
-            best = moved(torch.from_numpy(actions), self.device)
-            actions = average.mixed(best, leaves, mask, moved(noise, self.device), slice(None)).cpu().numpy()
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
             if isinstance(actions, Ragged):
                 actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)
             else:
                 actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
         if average is not None and self.intensity.has_started:  # random actions are no best responses
-            acts = np.ones_like(average.best) if self._active is None else self._active
-            acts = average.best & (acts if chosen is None else acts & ~chosen)
+            acts = average.best if self._active is None else average.best & self._active
+            acts = acts if chosen is None else acts & ~chosen
             average.keep(experience.leaves, experience.mask, torch.from_numpy(actions), acts)
         step, active = self.env.step(self.actions.to_env(actions)), self._active
         self._active = fields_of(step[4]).active
@@ -418,7 +416,7 @@ class OffPolicy(Algorithm):
                 target.update(float(self.options.tau))
         self._note(metrics)
         if self.average is not None:
-            self._note(self.average.learn(steps=1, size=size, generator=self._replaying))
+            self._note(self.average.learn(size, self._replaying))
 
     def _note(self, metrics: Metrics) -> None:
         for name, value in metrics.items():
@@ -479,7 +477,7 @@ class OffPolicy(Algorithm):
             state["replay"] = self.replay.state_dict()
         if self.group.async_samples is not None:
             state["fragments"] = self.group.async_samples.state_dict()
-        return state if self.average is None else {**state, "average": self.average.worker_state_dict()}
+        return state
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that, as far as it fits."""
@@ -488,8 +486,6 @@ class OffPolicy(Algorithm):
             self.replay.load_state_dict(state["replay"])
         if self.group.async_samples is not None and self.group.is_root and "fragments" in state:
             self.group.async_samples.load_state_dict(state["fragments"])
-        if self.average is not None and "average" in state:
-            self.average.load_worker_state_dict(state["average"])
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
@@ -506,13 +502,19 @@ class OffPolicy(Algorithm):
 
     def exported(self) -> Exported:
         """What chooses actions, for `arena export`."""
-        decoding = decoding_of(self.env.single_action_space, **self.export_as)
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, **self.export_as),
+            outputs=self.outputs,
+            normalization=self.normalization,
+            memory_size=self.memory_size,
+            entities=self.entities,
+        )
 
-        def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-            return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
-
-        more: dict[str, Any] = {"normalization": self.normalization, "memory_size": self.memory_size}
-        return exported(self.network, self.env.single_observation_space, decoding, outputs=outputs, **more)
+    def outputs(self, network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+        """How an exported network is called, see `policies.exporting.exported`."""
+        return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:

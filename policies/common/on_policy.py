@@ -22,7 +22,6 @@ from typing_extensions import Self
 
 from arena.errors import BudgetReached, ConfigError
 from arena.game.ragged import Ragged
-from arena.game.units import UnitSpace
 from arena.group.group import Group
 from policies.common.adam import Adam, flatten_parameters
 from policies.common.algorithm import EXPLORING, Algorithm, Draws, moved, stream
@@ -56,12 +55,11 @@ from policies.common.options import (
 )
 from policies.common.rollout import Batch, Rollout, Rows, values_of
 from policies.exporting import Exported, decoding_of, exported, numbers
-from policies.extensions import Extension, make_encoder
+from policies.extensions import Extension, encoder_of
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
-from policies.networks.recurrent import RecurrentEncoder
 from policies.networks.units.network import UnitActorCritic
-from policies.networks.units.options import Schema, Transformer, check_no_transformer
+from policies.networks.units.options import Transformer, schema_of
 
 _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
@@ -228,13 +226,9 @@ class OnPolicy(Algorithm):
         space = env.single_observation_space
         self.actions = self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
         self.parts = ["network", "optimizer", "normalization"]
-        if isinstance(space, UnitSpace):
-            idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS, "cuda_graphs")
-            check_idle(o, *idle, where="the seat sees units")
-            self.units = Schema(space, o.transformer or Transformer())
-            self.parts.insert(0, "units")  # checked before the others are loaded
-        else:
-            check_no_transformer(o.transformer, space)
+        idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", *EXTENSIONS, "cuda_graphs")
+        if (units := schema_of(o, space, *idle)) is not None:
+            self.units, self.parts = units, ["units", *self.parts]  # checked before the others are loaded
         if not any(isinstance(part, BoxHead) for part in self.head.modules()):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
@@ -283,18 +277,9 @@ class OnPolicy(Algorithm):
     def make_encoder(
         self, generator: torch.Generator, around: Callable[[Encoder], Encoder] | None = None, *, first: int = 0
     ) -> Encoder:
-        """The encoder of what a row sees, as the options `encoder` and `recurrent` say.
-
-        `around` makes what the memory comes after of the encoder of observations; `first`: see `RecurrentEncoder`.
-        """
-        o, space = self.options, self.env.single_observation_space
-        alone = o.recurrent is not None and o.encoder is None and around is None  # it makes the built-in one itself
-        inner: Any = None if alone else make_encoder(space, generator, o.encoder)
-        inner = inner if around is None else around(inner)
-        if o.recurrent is None:
-            return inner  # type: ignore[no-any-return]
-        memory = {"kind": o.recurrent, "hidden_size": o.hidden_size, "first": first}
-        return RecurrentEncoder(space, **memory, generator=generator, inner=inner)
+        """The encoder of what a row sees, with memories of actor and critic side by side; see `encoder_of`."""
+        space = self.env.single_observation_space
+        return encoder_of(self.options, space, generator, around=around, count=2, first=first)
 
     def make_rollout(self) -> Rollout:
         """Storage of the ticks that one update learns from."""
@@ -325,15 +310,13 @@ class OnPolicy(Algorithm):
                 state["weights"] = self.acting_state()
         if samples is not None and (self.group.is_root or state):
             state["fragments"] = samples.state_dict()
-        return state if self.average is None else {**state, "average": self.average.worker_state_dict()}
+        return state
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with that part, if the seat has as many rows, and the rollout at least as many ticks, as it had."""
         rollout = self.rollout
         if "rewards" in state:
             rollout.load_state_dict(state)
-        if self.average is not None and "average" in state:
-            self.average.load_worker_state_dict(state["average"])
         if rollout.played:
             self.normalization.rewards.load_worker_state_dict(state["normalization"])
         if self.group.async_samples is not None:

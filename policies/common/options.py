@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
@@ -108,8 +108,13 @@ def check_schedules(options: Any) -> None:
 class AlgorithmOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the options of an algorithm."""
 
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+    """Options that an algorithm has from another one and cannot use, and why, with a remedy."""
+
     def __post_init__(self) -> None:
         """Refuses values that contradict each other; a subclass calls it first in its own."""
+        for name, why in self.REFUSED.items():
+            check_refused(self, name, why=why)
         check_schedules(self)
         if is_schedule(getattr(self, "learning_rate", None)) and hasattr(self, "learning_rate_schedule"):
             check_idle(self, "learning_rate_schedule", where="learning_rate is a schedule itself")

@@ -104,7 +104,7 @@ class RecurrentEncoder(Encoder):
         hidden_size: int,
         generator: torch.Generator,
         inner: Encoder | None = None,
-        count: int = 2,
+        count: int = 1,
         first: int = 0,
     ) -> None:
         if inner is None:

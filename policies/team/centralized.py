@@ -75,15 +75,14 @@ class Centralized(TeamLearner):
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         encoder, masks = self.network.encoder, self._rows(batch.masks)  # [N * E, mask_size]
         joint = batch.features(encoder)
-        acts = encoder.acts(joint)  # [N, E]
+        acts, detached = encoder.acts(joint), joint.detach()  # the critics' loss alone trains the encoder
+        seen, next_seen = actor_features(self.network.actors, batch.all_features, (detached, None))
         with torch.no_grad():
-            targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
+            targets = batch.rewards + batch.discounts * self.next_values(batch, next_seen)  # [N, E]
             replayed = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
         values = self.network.critics(joint, replayed.flatten(1))  # [k, N, E]
         errors = values - targets
         critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
-        detached = joint.detach()  # the critics' loss alone trains the encoder
-        seen = actor_features(self.network.actors, batch.features, detached)
         outputs = self.network.actors(encoder.by_entity(seen)).flatten(0, 1)  # [N * E, outputs]
         sampled, of_rows = self.actions.sample(outputs, masks, self.generator)
         current = sampled.view(replayed.shape) * acts.unsqueeze(-1)
@@ -102,12 +101,12 @@ class Centralized(TeamLearner):
         metrics = torch.stack([critic_loss, values.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean((0, 2))
 
-    def next_values(self, batch: Transitions) -> Tensor:
-        """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors' own."""
+    def next_values(self, batch: Transitions, seen: Tensor | None) -> Tensor:
+        """min Q'_i(x', a') + alpha H_i of the next joint observations, [N, E]; a' are the actors', which see `seen`."""
         critics = self.targets["critics"].module
         joint = batch.next_features(critics.encoder)
         acts: Tensor = critics.encoder.acts(joint)
-        outputs = self.next_outputs(batch, joint).flatten(0, 1)
+        outputs = self.next_outputs(batch, joint, seen).flatten(0, 1)
         sampled, entropies = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
         inputs = sampled.view(*acts.shape, -1) * acts.unsqueeze(-1)
         least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
@@ -120,7 +119,7 @@ class Centralized(TeamLearner):
         return float(getattr(self.options, "ent_coef", 0.0)) if temperature is None else temperature.alpha
 
     @abstractmethod
-    def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
+    def next_outputs(self, batch: Transitions, joint: Tensor, seen: Tensor | None) -> Tensor:
         """The outputs [N, E, outputs] of the actors that targets are made of; joint: by the targets' encoder."""
 
     @abstractmethod

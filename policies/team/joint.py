@@ -24,7 +24,7 @@ the next one begins with what the others remember.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ from arena.game.api import Flags
 from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import empty_batch, flatten, leaf_spaces, rows_of, unflatten
 from arena.group.group import Group
+from policies.common.algorithm import Algorithm
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
 from policies.common.nstep import NO_DECISION, NStepBatch, NStepBuilder, RowLayout, SequenceLayout, who_acts
 
@@ -47,32 +48,44 @@ Array = NDArray[Any]
 Rows = NDArray[np.intp]
 
 
-def places_of(env: VectorEnv[Any, Any, Any], group: Group) -> tuple[int, range]:
-    """How many entities the worker's team has, and the places of the worker's entities among them.
+class TeamMember(Algorithm):
+    """A worker that learns with all entities of its team, in the order of the seats, whose spaces are equal.
 
-    Entities are in the order of the seats. They are those of the worker's seat, or one of each worker of `group.team`.
+    They are those of the worker's seat, or one of each worker of `group.team`.
+
+    Attributes:
+        entities: of the team, `E`.
+        places: of this worker's entities among them.
+        instead: names algorithms that need no team.
+
+    Raises:
+        ConfigError: the team has one entity, or another number than the policy's first one.
     """
-    count = len(getattr(env, "seat_entities", (None,)))
-    first = group.team.index(group.rank) * count
-    return count * len(group.team), range(first, first + count)
 
+    instead: ClassVar[str]
 
-def check_team(name: str, entities: int, first: int, *, instead: str) -> None:
-    """Checks that an algorithm can learn with a team of `entities`, where its policy's first team has `first`.
+    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
+        count = len(getattr(env, "seat_entities", (None,)))
+        first = group.team.index(group.rank) * count
+        self.entities, self.places = count * len(group.team), range(first, first + count)
+        self.check_team(self.entities, self.entities)
+        super().__init__(env, group, ticks=ticks, **options)
 
-    `instead` names algorithms that need no team.
-    """
-    if entities < 2:
-        raise ConfigError(
-            f"{name} learns from all entities of a team at once, and here the team has one; let the policy play "
-            f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {instead}"
-        )
-    if entities != first:
-        raise ConfigError(
-            f"the team has {entities} entities, the policy's first one has {first}: {name} learns from all entities of "
-            "a team at once, so all teams need equally many; those with a seat each are one team with all others of "
-            "the policy on their side, those of one seat are a team by themselves"
-        )
+    @classmethod
+    def check_team(cls, entities: int, first: int) -> None:
+        """Checks that it can learn with a team of `entities`, where its policy's first team has `first`."""
+        name = cls.__name__
+        if entities < 2:
+            raise ConfigError(
+                f"{name} learns from all entities of a team at once, and here the team has one; let the policy play "
+                f"several, as in seats: [blue, blue, red] or [[blue, blue], red], or take {cls.instead}"
+            )
+        if entities != first:
+            raise ConfigError(
+                f"the team has {entities} entities, the policy's first one has {first}: {name} learns from all "
+                "entities of a team at once, so all teams need equally many; those with a seat each are one team with "
+                "all others of the policy on their side, those of one seat are a team by themselves"
+            )
 
 
 def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:

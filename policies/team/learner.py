@@ -12,47 +12,30 @@ learn the same: as many gradient steps, from as many joint transitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from gymnasium.spaces import Space
-from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
-from arena.group.group import Group
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
-from policies.exporting import Exported, decoding_of, exported
 from policies.extensions import encoder_of
 from policies.networks.actor_critic import Encoder
-from policies.team.joint import JointNStepBuilder, TeamNStepBuilder, check_team, places_of
+from policies.team.joint import JointNStepBuilder, TeamMember, TeamNStepBuilder
 from policies.team.networks import JointEncoder
 
 
-class TeamLearner(OffPolicy):
+class TeamLearner(TeamMember, OffPolicy):
     """One worker of an off-policy algorithm of teams of two entities or more, whose spaces are equal.
 
     Its network has `forward(leaves)`, of the rows of this worker's entities, and `of_entities(leaves, entities)`; with
     a memory also `memory_size` and `remember(leaves)`, of a row.
-
-    Attributes:
-        entities: of the team, `E`.
-        places: of this worker's entities among them.
-        instead: names algorithms that need no team.
-
-    Raises:
-        ConfigError: the team has one entity, or another number than the policy's first one.
     """
 
     learner = "team"
     served = None  # type: ignore[assignment]  # an entity's network has to know whose row it is
-    instead: ClassVar[str]
-
-    def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
-        self.entities, self.places = places_of(env, group)
-        self.check_team(self.entities, self.entities)
-        super().__init__(env, group, ticks=ticks, **options)
 
     def set_up(self, parts: Mapping[str, nn.Module], targets: Mapping[str, str], **_: Any) -> None:
         """As of `OffPolicy`, with joint transitions."""
@@ -83,28 +66,10 @@ class TeamLearner(OffPolicy):
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
-    def exported(self) -> Exported:
-        """The networks of the entities for `arena export`; the input `entity` selects one."""
-
-        def outputs(network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-            *leaves, entities = inputs
-            found: Tensor = network.of_entities(leaves, entities)
-            return (found, network.remember(leaves)) if self.memory_size else found
-
-        return exported(
-            self.network,
-            self.env.single_observation_space,
-            decoding_of(self.env.single_action_space, **self.export_as),
-            outputs=outputs,
-            normalization=self.normalization,
-            memory_size=self.memory_size,
-            entities=self.entities,
-        )
-
-    @classmethod
-    def check_team(cls, entities: int, first: int) -> None:
-        """Checks that the algorithm can learn with a team of `entities`; the policy's first team has `first`."""
-        check_team(cls.__name__, entities, first, instead=cls.instead)
+    def outputs(self, network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+        *leaves, entities = inputs  # the last one says whose network is called
+        found: Tensor = network.of_entities(leaves, entities)
+        return (found, network.remember(leaves)) if self.memory_size else found
 
 
 class JointNormalizer(ObservationNormalizer):

@@ -102,12 +102,12 @@ CASES = [Case(name, actions) for name in NAMES for actions, space in ACTIONS.ite
 CASES += [
     case._replace(recurrent=kind)
     for case, kind in zip(CASES, itertools.cycle(["lstm", "gru"]))
-    if "recurrent" in {*options_of(case.name)} - {*registry.algorithm(case.name).refused_options}
+    if "recurrent" in {*options_of(case.name)} - {*registry.algorithm(case.name).Options.REFUSED}
 ]
 CASES += [
     Case(name, "choices", average="average")
     for name in NAMES
-    if "average" in {*options_of(name)} - {*registry.algorithm(name).refused_options}
+    if "average" in {*options_of(name)} - {*registry.algorithm(name).Options.REFUSED}
 ]
 WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
@@ -164,7 +164,7 @@ class Learner:
             given.pop("reservoir_size", None)
         if isinstance(self.actions, spaces.Discrete):
             given.pop("noise_std", None)  # of numbers alone
-        refused = getattr(self.cls, "refused_options", ())
+        refused = self.cls.Options.REFUSED
         return {name: value for name, value in given.items() if name in self.known and name not in refused}
 
     def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.config.schema import TickRules
-from arena.external import Answers, ExternalClosed, ExternalError, Slots
+from arena.external import Answers, ExternalClosed, ExternalError, ExternalMatch, Slots
 from arena.external.connection import wait_for_start
 from arena.external.poll import ALL, PolledGames, PollResult
 from arena.external.slots import Ask, End, Game
@@ -273,8 +273,9 @@ class Playing:
     def __init__(self, games: Any, slots: int, rules: TickRules | None = None, actions: Sequence[Any] = ()) -> None:
         own_limits = bool(getattr(games, "own_limits", False))
         self.games, self.table = games, Slots(games.interface, slots, rules, no_limits=own_limits)
-        if hasattr(games, "rules"):
-            games.rules = rules or TickRules()
+        if (configure := getattr(games, "configure", None)) is not None:
+            names = ["blue", "red"][: len(games.interface.entities)]
+            configure(ExternalMatch(0, rules or TickRules(), names, lambda number: None, lambda error, lost: None))
         self.finished: list[Game] = []
         self.error: Exception | None = None
         self._bell = threading.Event()

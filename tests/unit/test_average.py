@@ -93,7 +93,8 @@ def test_an_empty_reservoir_gives_nothing() -> None:
 @pytest.mark.parametrize("cls", [PPO, DQN])
 def test_episodes_are_played_by_one_of_both_as_often_as_asked(cls: type[Any]) -> None:
     env = ScriptedEnv(SEEN, CHOICES, rows=50, ticks=60, length=3)
-    algorithm, seen = made(cls, env, anticipatory=0.3), list[Any]()
+    begins = {"train_every": 3} if cls is DQN else {}  # actions are random before
+    algorithm, seen = made(cls, env, anticipatory=0.3, **begins), list[Any]()
     mixed = algorithm.average.mixed
 
     def noted(*given: Any) -> Any:
@@ -103,9 +104,11 @@ def test_episodes_are_played_by_one_of_both_as_often_as_asked(cls: type[Any]) ->
 
     algorithm.average.mixed = noted
     played(algorithm)
-    episodes = np.array(seen[:60]).reshape(20, 3, 50)
+    count = len(seen) // 3
+    assert count >= 19
+    episodes = np.array(seen[: 3 * count]).reshape(count, 3, 50)
     assert (episodes == episodes[:, :1]).all()
-    assert abs(episodes[:, 0].mean() - 0.3) < 5 * np.sqrt(0.21 / 1000)
+    assert abs(episodes[:, 0].mean() - 0.3) < 5 * np.sqrt(0.21 / (50 * count))
 
 
 def test_ppo_learns_from_episodes_of_its_best_response_alone() -> None:
@@ -143,7 +146,8 @@ def test_average_policy_learns_how_often_best_responses_did_what(cls: type[Any])
     algorithm, generator = made(cls, learning_rate=0.01, reservoir_size=400), torch.Generator().manual_seed(0)
     actions = torch.tensor([0] * 50 + [1] * 150 + [2] * 200)
     algorithm.average.reservoir.extend(Decisions((torch.ones(400, 2),), None, actions), generator)
-    algorithm.average.learn(steps=400, size=100, generator=generator)
+    for _ in range(400):
+        algorithm.average.learn(100, generator)
     chances = np.exp(algorithm.log_prob(np.ones((3, 2), np.float32), np.arange(3), None))
     np.testing.assert_allclose(chances, [0.125, 0.375, 0.5], atol=0.05)
 
@@ -152,11 +156,18 @@ def test_average_policy_learns_how_often_best_responses_did_what(cls: type[Any])
 def test_nothing_is_measured_or_learned_without_decisions(cls: type[Any]) -> None:
     algorithm = made(cls)
     before = algorithm.average.state_dict()["steps"]
-    assert algorithm.average.learn(steps=3, size=8, generator=torch.Generator()) == {}
+    assert algorithm.average.learn(8, torch.Generator()) == {}
     assert algorithm.average.state_dict()["steps"] == before
     algorithm.average.reservoir.extend(numbered(0, 2), torch.Generator())
-    assert algorithm.average.learn(steps=3, size=8, generator=torch.Generator())["average_loss"] > 0
-    assert algorithm.average.state_dict()["steps"] == before + 3
+    assert algorithm.average.learn(8, torch.Generator())["average_loss"] > 0
+    assert algorithm.average.state_dict()["steps"] == before + 1
+
+
+def test_average_policy_of_ppo_steps_as_often_as_its_best_response() -> None:
+    algorithm = played(made(PPO, learning_rate=0.1, target_kl=1e-6))
+    assert algorithm.early_stops > 0
+    steps = algorithm.optimizer.state_dict()["steps"]
+    assert algorithm.average.state_dict()["steps"] == steps > 0
 
 
 def test_random_actions_before_dqn_learns_are_no_best_responses() -> None:

@@ -62,7 +62,7 @@ def row_of(name: str) -> list[str]:
 
 
 def options_of(cls: Any) -> set[str]:
-    return {*registry.option_parameters(cls).names} - {*cls.refused_options}
+    return {*registry.option_parameters(cls).names} - {*cls.Options.REFUSED}
 
 
 LISTS: dict[str, Any] = {  # what follows a list of algorithms in docs/algorithms/index.md: which it names

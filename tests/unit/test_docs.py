@@ -230,7 +230,7 @@ PUBLIC = {
     ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "Ask", "End", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames"),
-        *("Forward", "PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
+        *("ExternalMatch", "Forward", "PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
     ],
     "arena.external.shared_memory": [
         *("ActionError", "Command", "Driver", "GroupSpec", "LayoutError", "LinkError", "NoRoom", "PeerClosed"),

@@ -55,9 +55,7 @@ def test_clients_keep_the_contract_of_connections() -> None:
 
 
 def test_a_client_knows_the_spaces_and_the_policies() -> None:
-    games = served(INTERFACE)
-    games.policies = ["blue", "red"]
-    with Playing(games, 1) as playing, PolicyClient(playing.games.address) as client:
+    with Playing(served(INTERFACE), 1) as playing, PolicyClient(playing.games.address) as client:
         assert (client.interface, client.policies) == (INTERFACE, ("blue", "red"))
 
 

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -264,17 +263,17 @@ SIMULATOR = {"envs": {"game": {"make": "shared_memory", "kwargs": {}}}}
         ({**CURRICULUM, **SIMULATOR}, 3, True),
     ],
 )
-def test_recorded_change_names_what_the_configuration_names(
-    more: dict[str, Any], value: Any, allowed: bool, tmp_path: Path
-) -> None:
-    config, folder = parse_config({**RUN, **more}, source=""), RunFolder(tmp_path)
-    folder.changes.write_bytes(msgspec.json.encode(ChangeLine(tick=5, set={"envs.game.kwargs.level": value})) + b"\n")
+def test_recorded_change_names_what_the_configuration_names(more: dict[str, Any], value: Any, allowed: bool) -> None:
+    config, lines = (
+        parse_config({**RUN, **more}, source=""),
+        [ChangeLine(tick=5, set={"envs.game.kwargs.level": value})],
+    )
     if allowed:
-        check_recorded(folder, config, 5)
+        check_recorded(lines, config, 5, source="")
     else:
-        check_recorded(folder, config, 4)
+        check_recorded(lines, config, 4, source="")
         with pytest.raises(ConfigError, match=r"only config\.yaml can name code, programs and files") as caught:
-            check_recorded(folder, config, 5)
+            check_recorded(lines, config, 5, source="")
         assert caught.value.path == "envs.game.kwargs.level"
 
 

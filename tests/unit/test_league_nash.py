@@ -202,6 +202,19 @@ def test_two_populations_have_a_mixture_each_and_join_together() -> None:
     }
 
 
+def test_rectified_meets_for_the_newest_snapshots_payoffs_too() -> None:
+    def margin(_: int, first: str, second: str) -> float:
+        if "a" in (first, second):
+            return 0.0
+        return 1.0 if (first, second) == ("a@100", "a@300") else -1.0  # so the mixture has the older one alone
+
+    rule = {"nash": {"solver": "rectified", "patience": 1, "games": 24}}
+    rounds, known = played(nash(rule, rounds=7), margin)
+    assert rounds[6].equilibria == {"matches[0].matchmaking": ({"a@100": 1.0},)}
+    games = sum(one.games for (_, *pair), one in known.margins.items() if {*pair} == {"a@100", "a@300"})
+    assert games == 24
+
+
 def test_rectified_leaves_out_what_the_newest_loses_against() -> None:
     def margin(_: int, first: str, second: str) -> float:
         if "a" in (first, second):

@@ -182,6 +182,7 @@ def given(algorithm: str, **options: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_probabilities_of_decisions_multiply_to_those_of_actions(algorithm: str, options: dict[str, Any]) -> None:
     advisor = Advisor("blue", given(algorithm, **options), DUEL_SPACE, DUEL_SPACE.action_space)
+    assert not advisor.remembers
     decided = decisions(DUEL_SPACE, DUEL_SPACE.action_space, DUEL_SEEN, None)
     opinion = advisor.advice(DUEL_SEEN, None, decided)
     shares = [share for share in opinion.shares if share is not None]

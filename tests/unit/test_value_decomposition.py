@@ -107,8 +107,8 @@ def test_greedy_actions_of_entities_are_the_best_joint_action(kind: Any) -> None
         joint_features = learner.network.encoder(leaves)
         best = learner.network.of_team(joint_features).argmax(2)
         joint = torch.tensor(list(itertools.product(range(4), repeat=E)))
-        totals = torch.stack([learner.network.total(joint_features, one.expand(20, E)) for one in joint])
-        torch.testing.assert_close(learner.network.total(joint_features, best), totals.max(0).values)
+        totals = torch.stack([learner.network.taken(joint_features, one.expand(20, E)) for one in joint])
+        torch.testing.assert_close(learner.network.taken(joint_features, best), totals.max(0).values)
     same = (joint[totals.argmax(0)] == best) | ~acts
     assert same.all() or kind is QMIX  # hidden units of a mixing network may saturate, but not fall
 
@@ -162,7 +162,7 @@ def learned(kind: Any, batch: Transitions, steps: int, **options: Any) -> Any:
     every = joint_batch([s for s, *_ in cases], [one[1:] for one in cases], [0] * 12, [0] * 12, [0] * 12)
     with torch.no_grad():
         joint = learner.network.encoder(every.observations)
-        totals = learner.network.total(joint, every.actions).view(3, 2, 2)
+        totals = learner.network.taken(joint, every.actions).view(3, 2, 2)
         greedy = learner.network.of_team(joint).argmax(2).view(3, 4, 2)[:, 0]
     return totals.numpy(), greedy.tolist()
 
@@ -221,10 +221,10 @@ def test_entities_do_not_see_the_state_and_the_mixing_network_does() -> None:
     rows = [leaf.flatten(0, 1) for leaf in leaves[:-1]]
     with torch.no_grad():
         joint = network.encoder(leaves)
-        before = network(rows), network.of_team(joint), network.total(joint, actions)
+        before = network(rows), network.of_team(joint), network.taken(joint, actions)
         rows[1], leaves[1] = rows[1] + 1, leaves[1] + 1
         joint = network.encoder(leaves)
-        after = network(rows), network.of_team(joint), network.total(joint, actions)
+        after = network(rows), network.of_team(joint), network.taken(joint, actions)
     assert torch.equal(before[0], after[0])
     assert torch.equal(before[1], after[1])
     assert (before[2] - after[2]).abs().min() > 1e-4

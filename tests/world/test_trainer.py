@@ -422,6 +422,22 @@ def test_a_changed_algorithm_has_none_of_the_options_that_were_changed_before(tm
         assert learns_with(trainer) == {**A2C["options"], "learning_rate": 3e-3}
 
 
+def test_an_algorithm_changed_twice_before_a_checkpoint_has_the_options_of_the_second_change(tmp_path: Path) -> None:
+    data = {"name": "test", **LEARNS, "ticks": 160}
+    first = {"policies.blue.algorithm": "ppo", "policies.blue.options": {"hidden_sizes": [4], "target_kl": 0.5}}
+    second = {"policies.blue.algorithm": "impala", "policies.blue.options": {"hidden_sizes": [16]}}
+    with Trainer(data, run_dir=tmp_path / "run") as trainer:
+        trainer.change({"policies.blue": A2C})
+        trainer.train()
+        trainer.change({**first, "policies.rival": A2C, "matches[0].seats[0]": "rival"})  # blue learns nothing
+        trainer.train()
+        trainer.change({**second, "matches[0].seats[0]": "blue"})
+        assert trainer._config_now().policies["blue"].options == second["policies.blue.options"]
+        trainer.train()
+        shape = trainer.state("blue")["network"]["actor.0.weight"].shape
+    assert shape[0] == 16
+
+
 def test_checkpoints_of_an_earlier_algorithm_are_refused_with_what_to_do(tmp_path: Path) -> None:
     data = {"name": "test", **LEARNS, "ticks": 120}
     swap = {"policies.blue.algorithm": "a2c", "policies.blue.options": A2C["options"]}

@@ -113,7 +113,7 @@ def options_of(name: str, kind: str = "") -> list[Option]:
         taken, parameters = registry.option_parameters(cls), inspect.signature(cls.__init__).parameters
         found = [_argument(parameters[name], _said(cls).get(name, "")) for name in taken.names]
         found += [Option("...", "", "takes any other name as well")] if taken.open else []
-    return [option for option in found if option.name.partition(".")[0] not in getattr(cls, "refused_options", ())]
+    return [option for option in found if option.name.partition(".")[0] not in getattr(declared, "REFUSED", ())]
 
 
 def _fields(declared: Any) -> list[Option]:

@@ -314,7 +314,8 @@ class Advisor:
             self._algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
         self.name, self._observation_space, self._action_space = name, observation_space, action_space
         self._served = self._algorithm.served() if getattr(cls, "served", None) else None
-        self.remembers = self._served is None or self._served.memory_size > 0
+        declared = self._algorithm if self._served is None else self._served
+        self.remembers = getattr(declared, "memory_size", None) != 0
         self._log_prob, self._state_value = self._method("log_prob"), self._method("state_value")
         self._tells = self._log_prob is not None and not isinstance(action_space, Box)
         self.begin()

@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from arena.config.schema import TickRules
 from arena.errors import ConfigError, LinkError, PeerGone
+from arena.external.interface import ExternalMatch
 from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.lives import Lives, RequestRows, interface_of_groups
@@ -38,9 +39,6 @@ class SharedMemoryGames:
 
     Attributes:
         Options: what `arena list` shows.
-        rules: of the match; not used here.
-        log: opens the file for the output of a simulator, by its number; None: the output is not kept.
-        restarted: called after a simulator was started again, with its failure and the slots of the lost lives.
 
     Raises:
         ConfigError: an argument is wrong, or the interface cannot be learned.
@@ -52,10 +50,7 @@ class SharedMemoryGames:
 
     def __init__(self, *, copy: int = 0, **kwargs: Any) -> None:
         self.settings = settings = Settings.of(kwargs, copy)
-        self.rules = TickRules()
-        self.log: Callable[[int], IO[bytes] | None] = lambda number: None
-        self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
-        self._entropy = 0
+        self._match = ExternalMatch(0, TickRules(), (), lambda number: None, lambda error, lost: None)
         groups = settings.specs or self._learn_groups()
         low, high = settings.action_range
         self.interface: Interface = interface_of_groups(groups, settings.split, (low, high))
@@ -86,9 +81,9 @@ class SharedMemoryGames:
         checked_split(self.settings.split, groups)
         return groups
 
-    def seed(self, entropy: int) -> None:
-        """Sets the seed of the match's first lane, from which the seeds of the simulators are derived."""
-        self._entropy = entropy
+    def configure(self, match: ExternalMatch) -> None:
+        """Takes the match, from whose seed those of the simulators are derived; each restart of one is told."""
+        self._match = match
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Starts all programs; `starting` says when they play.
@@ -114,12 +109,12 @@ class SharedMemoryGames:
 
     def _start(self, simulator: _Simulator) -> Driver:
         settings = self.settings
-        sequence = np.random.SeedSequence((self._entropy, simulator.number, simulator.starts))
+        sequence = np.random.SeedSequence((self._match.seed, simulator.number, simulator.starts))
         seed = int(sequence.generate_state(1)[0])
         simulator.starts += 1
         simulator.channels = [channel() for channel in settings.channel_classes()]
         if simulator.output is None:
-            simulator.output = self.log(simulator.number)
+            simulator.output = self._match.log(simulator.number)
         messages = settings.messages(float(seed % _SEEDS))
         messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
         driver = settings.driver(simulator.number, seed, messages, simulator.output)
@@ -281,7 +276,7 @@ class SharedMemoryGames:
             _log.warning(message, simulator.number, waited)
         else:
             _log.warning("%s; it was started again", error)
-        self.restarted(error, lost)
+        self._match.restarted(error, lost)
 
     def answer(self, actions: Answers) -> None:
         """Gives the actions to the simulators that wait for them; the next `poll` reports simulators that failed."""

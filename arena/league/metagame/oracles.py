@@ -15,7 +15,7 @@ both are those of one population, and a payoff is the mean over both sides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,12 +42,12 @@ class MetaGame(NamedTuple):
         """Whether rows and columns are different strategies."""
         return self.rows != self.columns
 
-    def to_meet(self, solver: str, least: int) -> list[tuple[str, str]]:
-        """The pairs of strategies that have not met; if there are none, those of a mixture with too few games."""
+    def to_meet(self, solver: str, least: int, newest: Collection[str] = ()) -> list[tuple[str, str]]:
+        """The pairs that have not met; if there are none, those with too few games of a mixture and the `newest`."""
         cells = np.argwhere(np.isnan(self.payoffs)).tolist()
         if not cells and least > 1:
             mixtures = self.solved(solver)
-            first, second = mixtures[0], mixtures[-1]
+            first, second = {*mixtures[0], *newest}, {*mixtures[-1], *newest}
             few = np.argwhere(self.games < least).tolist()
             cells = [cell for cell in few if self.rows[cell[0]] in first and self.columns[cell[1]] in second]
         return [(self.rows[one], self.columns[two]) for one, two in cells if self.two_populations or one < two]

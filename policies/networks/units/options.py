@@ -12,7 +12,7 @@ from gymnasium.spaces import Space
 
 from arena.errors import ConfigError, nearest
 from arena.game.units import Choice, GlobalChoice, UnitSpace
-from policies.common.options import Count, Natural, Positive, Text
+from policies.common.options import Count, Natural, Positive, Text, check_idle
 
 _PATH = "options.transformer"
 _AXES = 3  # of a position, at most
@@ -118,13 +118,6 @@ class Transformer(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"no type of the game has {together} together", path=f"{_PATH}.relative.position")
 
 
-def check_no_transformer(option: Transformer | None, space: Space[Any]) -> None:
-    """Refuses the option, with a ConfigError, where a seat sees no units."""
-    if option is not None:
-        message = f"transformer has no effect where the seat sees no units, but {space}: leave it out"
-        raise ConfigError(message, path=_PATH)
-
-
 def types_with(space: UnitSpace, features: Sequence[str]) -> dict[str, list[int]]:
     """The types that have all these features, and the numbers of the features in each."""
     return {
@@ -213,3 +206,16 @@ def _plain(key: str, value: Any) -> Any:
     if key == _EXTENT and isinstance(value, int):
         return [value]
     return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def schema_of(options: Any, space: Space[Any], *idle: str) -> Schema | None:
+    """The schema of a seat that sees units, where the options `idle` have no effect; None: it sees none.
+
+    Raises:
+        ConfigError: an option was set that has no effect.
+    """
+    if not isinstance(space, UnitSpace):
+        check_idle(options, "transformer", where=f"the seat sees no units, but {space}")
+        return None
+    check_idle(options, *idle, where="the seat sees units")
+    return Schema(space, options.transformer or Transformer())
