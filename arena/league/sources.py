@@ -23,6 +23,7 @@ from arena.config.schema import PolicyConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest
 from arena.league import rounds_file
+from arena.league.changes import with_newest_games
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder, numbered
 from arena.records.formats import Round
@@ -41,7 +42,7 @@ class Named(NamedTuple):
 
 
 class Source:
-    """A configuration, or a run with its configuration.
+    """A configuration, or a run with its configuration, whose games have the arguments that they were last given.
 
     Attributes:
         path: of its file or folder, for messages; empty: it was made in Python.
@@ -58,7 +59,8 @@ class Source:
         if isinstance(target, (Config, Mapping)):
             return cls(parse_config(target, source="", overrides=overrides))
         folder = RunFolder.of_target(str(target))
-        return cls(load_config(target if folder is None else folder.config, overrides), folder, str(target))
+        config = load_config(target if folder is None else folder.config, overrides)
+        return cls(config if folder is None else with_newest_games(config, folder, overrides), folder, str(target))
 
     @cached_property
     def rounds(self) -> Sequence[Round]:

@@ -23,17 +23,16 @@ import msgspec
 from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
 from arena.config.fields import flat
 from arena.config.matches import MatchConfig
-from arena.config.named import check_texts
 from arena.config.schema import CallbackConfig, EvaluationConfig
 from arena.errors import CallbackFailed, ConfigError, close_name, located
+from arena.league.changes import lines_of
 from arena.plan.build import game_of
 from arena.plan.plan import Plan
 from arena.records import checksums
 from arena.records.atomic import make_folder
-from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
-from arena.records.journal import Journal, JournalReader
-from arena.registry import EXTERNAL, check_method, load_class, load_object, made_object
+from arena.records.journal import Journal
+from arena.registry import check_method, load_class, load_object, made_object
 from arena.roles.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
@@ -126,23 +125,6 @@ def _called(who: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------- changes.jsonl
-
-
-def lines_of(folder: RunFolder) -> list[ChangeLine]:
-    """The lines of `changes.jsonl`; raises ConfigError if the file is damaged."""
-    return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
-
-
-def check_recorded(lines: Sequence[ChangeLine], config: Config, tick: int, *, source: str) -> None:
-    """Refuses changes on record up to a tick that name what config.yaml does not name; `source`: their file.
-
-    They are read from a file; what a curriculum or a program asks for while it runs may name anything.
-    """
-    programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
-    free = config.curriculum is not None and not programs
-    for line in lines:
-        for key, value in line.set.items() if line.tick <= tick else ():
-            check_texts(value, config, free=free, path=key, source=source)
 
 
 def without(lines: Sequence[ChangeLine], renewed: Container[str]) -> list[ChangeLine]:

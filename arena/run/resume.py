@@ -17,6 +17,7 @@ from typing import Any
 from arena.config import Config, load_config
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
 from arena.errors import ConfigError, located
+from arena.league.changes import check_recorded, lines_of
 from arena.league.sources import find_checkpoint
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
@@ -116,7 +117,7 @@ def _at(found: Boundary, run: Run, config: Config, before: Config | None = None)
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick)
-    changes = hooks.lines_of(run.folder)
+    changes = lines_of(run.folder)
     if run.changed_config is not None:  # by later boundaries too, perhaps
         plan = hooks.with_changes(run.plan, config) if run.plan.config.round_count == 1 else run.plan
         run = replace(run, plan=plan, changed="", changed_config=None)
@@ -138,7 +139,7 @@ def _at(found: Boundary, run: Run, config: Config, before: Config | None = None)
     }
     changes = hooks.without(changes, renewed)
     if before is not None:
-        hooks.check_recorded(changes, config, found.tick, source=str(run.folder.changes))
+        check_recorded(changes, config, found.tick, source=str(run.folder.changes))
     # The run as it was played up to here.
     run = hooks.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     for name in policies.keys() - replaced:

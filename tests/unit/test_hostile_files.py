@@ -30,11 +30,11 @@ from arena.experiment.folder import ExperimentFolder, Record, StateLine, write_s
 from arena.experiment.plan import plan_experiment
 from arena.experiment.scheduler import State
 from arena.experiment.slots import Slots
+from arena.league.changes import check_recorded
 from arena.plan.hosts import Host
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, ChangeLine
-from arena.run.hooks import check_recorded
 
 HEADER = {"version": 1, "policy": "blue", "algorithm": "ppo", "boundary": 1, "ticks": 1, "update": 1, "arena": "x"}
 GIBIBYTE = 2**30

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from test_results_in_runs import LEARNER, RANDOM, left, train
 
+from arena import evaluate
 from arena.cli.main import main
 from arena.config import Config, parse_config
 from arena.config.yaml import dump
 from arena.errors import ConfigError
+from arena.league.sources import Source
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -146,6 +148,24 @@ def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
     changes = [line["set"].get("envs.game.kwargs.max_steps") for line in json_lines(run / "changes.jsonl")]
     assert lengths[0] <= START < lengths[1] <= 2 * START
     assert changes[:2] == [START, 2 * START]
+
+
+def test_commands_play_the_game_with_its_newest_arguments(tmp_path: Path) -> None:
+    run = train({**LONGER, "ticks": 3 * LEG}, tmp_path / "run")
+    longest = [line["set"]["envs.game.kwargs.max_steps"] for line in json_lines(run / "changes.jsonl")][-1]
+    assert longest > START
+
+    def played(*overrides: str) -> Any:
+        return Source.of(str(run), overrides).config.envs["game"].kwargs["max_steps"]
+
+    assert (played(), played("envs.game.kwargs.max_steps=7")) == (longest, 7)
+    (row,) = evaluate(run, episodes=8, against="random")
+    assert START < row["length"] <= longest
+    boundary.discard_after(RunFolder(run), LEG)
+    newest = [
+        line["set"]["envs.game.kwargs.max_steps"] for line in json_lines(run / "changes.jsonl") if line["tick"] <= LEG
+    ]
+    assert played() == newest[-1], "what was changed after the newest boundary was not played"
 
 
 def test_evaluation_plays_with_arguments_of_its_own(tmp_path: Path) -> None:
