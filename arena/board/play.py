@@ -184,7 +184,7 @@ def _page(request: Request) -> Response:
         matches=[f"{place}: {entry.env}, {', '.join(entry.names)}" for place, entry in enumerate(entries)],
         match=match,
         seats=names,
-        mine=next((seat for seat, _ in enumerate(names) if learners & {*names[:seat], *names[seat + 1 :]}), 0),
+        mine=next((seat for seat, own in enumerate(names) if learners & {*names} - {own}), 0),  # others have learned
         policies=list(config.policies),
         advisers={name: seats for name, seats in seats_by_policy(config).items() if name in learners},
         ticks=[]

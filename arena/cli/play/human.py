@@ -66,9 +66,9 @@ _HELP = (
 class Human:
     """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
-    `advice`, whose opinion is shown, and `judges`, the opponents, have the `name`, `algorithm`, `options` and `load` of
-    policies; judges are asked in the `seats` that they know. `seats`: of each entity that people play; `labels`:
-    likewise its `Labels` as plain data.
+    `advice`, whose opinion is shown, and `judges`, the opponents, are policies as of `as_adviser`; judges are asked in
+    the `seats` that they know. Of each entity that people play: its seat, its place (see `Advisor`), and its `labels`
+    as plain data.
 
     Attributes:
         console: what shows turns to the human, and asks for the choices.
@@ -85,6 +85,7 @@ class Human:
         ticks: int,
         seats: Mapping[str, int],
         labels: Mapping[str, Any],
+        places: Mapping[str, int] = {},
         episodes: int = 1,
         advice: Mapping[str, Any] | None = None,
         judges: Sequence[Mapping[str, Any]] = (),
@@ -96,7 +97,7 @@ class Human:
         self._advisors: dict[str, Advisor] = {}
         self._judges: dict[str, dict[str, Advisor]] = {}
         for agent in env.possible_agents:
-            spaces = env.observation_space(agent), env.action_space(agent)
+            spaces = env.observation_space(agent), env.action_space(agent), places.get(agent, 0)
             if advice is not None:
                 self._advisors[agent] = Advisor(advice["name"], advice, *spaces)
             self._judges[agent] = {}
@@ -290,7 +291,10 @@ def _read() -> Iterator[None]:
 
 
 class Advisor:
-    """A policy that is asked, and does not play. `policy` has its `algorithm`, `options` and `load`.
+    """A policy that is asked about one entity, and does not play; `policy` as of `as_adviser`.
+
+    Of a policy that learns as a team, the entity has a `place` among those of the policy in its match, in the order of
+    their seats; several teams follow each other.
 
     The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
     fixed; a policy decides them independently of each other. Without that its own choice has all of the probability.
@@ -301,12 +305,20 @@ class Advisor:
     """
 
     def __init__(
-        self, name: str, policy: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
+        self,
+        name: str,
+        policy: Mapping[str, Any],
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        place: int = 0,
     ) -> None:
         cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
-        env = SpecVectorEnv(observation_space, action_space, rows=1)
+        self._team = policy["team"]
+        self._place = place % self._team
+        entities = [str(entity) for entity in range(self._team)]
+        env = SpecVectorEnv(observation_space, action_space, rows=self._team, entities=entities)
         self._algorithm = from_spaces(
             cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
         )
@@ -334,7 +346,10 @@ class Advisor:
 
     def advice(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Advice:
         """What it thinks of the decisions of a tick, of which each has at least one option."""
-        seen, masks = stack(self._observation_space, [observation]), None if mask is None else mask[None]
+        # Without `served` it acts in a row of its place: those of the others in its team have no part in that.
+        rows, place = (self._team, self._place) if self._served is None else (1, 0)
+        seen = stack(self._observation_space, [observation] * rows)
+        masks = None if mask is None else np.repeat(mask[None], rows, axis=0)
         before: dict[str, Any] = {}
         if self._served is None:
             self._act = self._act or self._algorithm.actor(greedy=True)
@@ -342,16 +357,16 @@ class Advisor:
         else:
             before = {"memory": self._memory} if self.remembers else {}
             acted, self._memory = self._served.act(seen, masks, self._memory, None)
-        choices = numbers_of(self._action_space, row(self._action_space, acted, 0))
+        choices = numbers_of(self._action_space, row(self._action_space, acted, place))
         value = None
         if self._state_value is not None:
             values = self._state_value(seen, **before)
-            value = None if values is None else float(values[0])
+            value = None if values is None else float(values[place])
         shares: list[list[float] | None] = []
-        for place, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
+        for number, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
             if self._tells:
                 try:
-                    shares.append(self._shares(observation, mask, decided, place, before))
+                    shares.append(self._shares(observation, mask, decided, number, before))
                     continue
                 except ConfigError:  # not of these options, or this seat
                     self._tells = False
@@ -389,7 +404,7 @@ def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgor
     found = registry.configured_algorithm(
         policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
-    if (spec := spec_of(found.cls)).checks_team or "vector" not in spec.faces:
+    if "vector" not in spec_of(found.cls).faces:
         raise ConfigError(
             f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice"
         )
