@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, address_of, board_of, folder_of, is_run, posted
-from arena.board.games import KIND, Games, message
+from arena.board.board import address_of, board_of, folder_of, is_run, posted
+from arena.board.games import KIND, message
 from arena.config import load_config
 from arena.records.folder import RunFolder
 from arena.report.recorded import recorded, records
@@ -32,8 +32,6 @@ _PROGRAM = "arena.cli.board_games.watched"
 _PART = 2_000_000  # bytes of episodes that are read at once
 _ROWS = 50  # of a page of the table
 _OUTCOMES = {"win": "win", "draw": "draw", "loss": "loss", "none": None}
-
-tab = Tab("Watch", "/watch/", is_run)
 
 
 def _filters(query: Mapping[str, str]) -> dict[str, Any]:
@@ -96,7 +94,7 @@ async def _stream(request: Request) -> Response:
 
     async def messages() -> AsyncIterator[bytes]:
         yield message("opened", number=number)
-        async with aclosing(board_of(request).one(Games).play(number, _PROGRAM, str(folder), *place)) as played:
+        async with aclosing(board_of(request).games.play(number, _PROGRAM, str(folder), *place)) as played:
             async for one in played:
                 yield one
 
@@ -109,11 +107,10 @@ async def _wish(request: Request) -> Response:
         wish = {key: int(form.get(key, "0")) for key in ("from", "to", "advice")}
     except ValueError as error:
         raise HTTPException(400, "Ticks are numbers.") from error
-    board_of(request).one(Games).say(request.path_params["number"], wish)
+    board_of(request).games.say(request.path_params["number"], wish)
     return Response(status_code=204)
 
 
-tabs = (tab,)
 routes = [
     Route("/watch/{path:path}", _page),
     Route("/watch-rows/{path:path}", _rows),

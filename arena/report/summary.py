@@ -153,7 +153,7 @@ def summarize(files: RunFiles) -> Summary:
         updates=files.updates.counts.total(),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),
-        unfinished=sum(source.unfinished for source in files.sources),
+        unfinished=files.unfinished,
     )
 
 

@@ -47,7 +47,7 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import SideFolder, SideReader, recorded, records, result_text
+from arena.report.recorded import SideFolder, recorded, records, result_text
 from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -433,20 +433,18 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_games_beside_the_run_are_read_in_parts_and_once(own: RunFolder) -> None:
-    long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=200, rounds=1)).episodes
-    reader, seen = RunReader(own.path), list[int]()
-    reader.look()
-    reader.side_games = SideReader(own)
-    while not seen or reader.side_games.share < 1:
-        seen.append(reader.look(most=20_000).side_games.shown[0].episodes)
-    assert len(seen) > 2 and seen == sorted({*seen}) and seen[-1] == len(lines(long))
-    before = long.read_bytes()
-    long.write_bytes(b"x" * len(before))  # what was read is not read again
-    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1]
-    with long.open("ab") as file:
-        file.write(before[: before.index(b"\n") + 1])
-    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1] + 1
+def test_games_beside_the_run_are_read_once_and_the_newest_are_shown(
+    own: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=20, rounds=1)).episodes
+    reader = RunReader(own.path)
+    (before,) = reader.look().side_games.shown
+    with monkeypatch.context() as patch:
+        patch.setattr("arena.report.recorded._side_folder", None)
+        assert reader.look().side_games.shown == [before], "a journal that is as it was is not read again"
+    with long.open("a") as file:
+        file.write(long.read_text().splitlines()[0] + "\n")
+    assert reader.look().side_games.shown[0].episodes == before.episodes + 1
     for number in range(60):
         (own.path / "evaluations" / f"human-{number:04d}").mkdir()
         (own.path / "evaluations" / f"human-{number:04d}" / "episodes.jsonl").touch()

@@ -65,7 +65,7 @@ function smooth(values, weight) {
 }
 
 charts.view = (name, figure) => {
-  if (!OVER_TIME.test(name) || !tools.smoothing) return figure;
+  if (!OVER_TIME.test(name)) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;
   let unit = [1, clock];

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 _SECONDS = 0.2  # between two looks whether the process is ending
 CLOSED_PIPE = 128 + signal.SIGPIPE  # exit code
 
-BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
 _HELP = (
     "an answer is the number before a choice, or the beginning of its label; with --advice an empty line takes the "
     "choice marked with *; q ends the game"
@@ -185,7 +184,6 @@ class Console:
 
     def __init__(self, source: int = 0, *, named: bool = False) -> None:
         self._source, self._named = source, named
-        self._terminal = sys.stdout.isatty()
         self._echo = not os.isatty(source)  # then the answers are seen nowhere else
         self._infos: Mapping[str, Mapping[str, Any]] = {}
 
@@ -207,7 +205,7 @@ class Console:
         advice = turn.advice
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
-        self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
+        self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}")
         for line in (*turn.notices, *lines(turn.tables)):
             self.say(line)
         found = []
@@ -220,19 +218,17 @@ class Console:
         """Says how an episode of an entity has ended."""
         self._draw(entity)
         who = f"{entity}: " if self._named else ""
-        self.say(f"{who}episode over after {tick} ticks: return {earned:g}", BOLD)
+        self.say(f"{who}episode over after {tick} ticks: return {earned:g}")
 
     def _answer(self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None) -> float:
         """Asks until there is an answer; `advised`: the choice of the adviser, if there is one."""
         if shares is None:
-            question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
+            question = decision.question() + ("" if advised is None else f", {advised:.4g}*")
         else:
             best = decision.options[int(np.argmax(shares))]
             advised = best.choice
             marked = [
-                self.styled(
-                    f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
-                )
+                f"{option} {percent(share)}{'*' if option is best else ''}"
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"
@@ -242,7 +238,7 @@ class Console:
             if answer is None or answer == "q":
                 raise PlayerLeft(f"ended by the player at tick {tick}")
             if answer == "?":
-                self.say(_HELP, DIM)
+                self.say(_HELP)
                 continue
             if answer == "" and advised is not None:
                 return advised
@@ -250,14 +246,10 @@ class Console:
                 return chosen.choice
             self.say(f"{answer!r} is no choice here: {decision.listed()}")
 
-    def say(self, text: str, style: str = "") -> None:
-        """Writes a line; `style`, and styles in the text, count on a terminal alone."""
+    def say(self, text: str) -> None:
+        """Writes a line; colors of a game's text count on a terminal alone."""
         with _read():
-            say(self.styled(text, style), styles=True)
-
-    def styled(self, text: str, style: str) -> str:
-        """The text with a style, on a terminal."""
-        return f"\x1b[{style}m{text}\x1b[0m" if style and self._terminal else text
+            say(text, styles=True)
 
     def ask(self) -> str | None:
         """One line from the player, without the blanks around it; None at the end of the input."""
