@@ -27,7 +27,9 @@ def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
     """What varies against the result, an axis each and a line for each trial that has one; the last is the result."""
     names = {trial: each.name for each in page.combinations for trial in each.trials}
     rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
-    axes = [("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
+    axes: list[tuple[str, list[Any]]] = (
+        [("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
+    )
     axes += [(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
     axes.append((page.metric.name, [row.value for row in rows]))
     return {

@@ -42,7 +42,7 @@ from arena.report.recorded import is_shown
 _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
 _MOST_TABLES, _MOST_CONFIGS = 64, 200
-_POLICIES = re.compile(rb"^[\"']?policies[\"']?\s*:", re.MULTILINE)
+_POLICIES = re.compile(rb"policies[\"']?\s*:")  # a key of each configuration, but not of experiments
 _GRACE_S = 2.5  # from the end of a page's stream until its game ends; the process takes 2 s at most
 # Messages of these kinds a page needs when it is loaded again.
 _REPLAYED = ("match", "state", "turn", "told", "moves", "over", "error")
@@ -149,7 +149,8 @@ async def _trust(request: Request) -> Response:
 
 
 def _table(request: Request) -> Table:
-    if (table := board_of(request).tables.get(request.path_params["number"])) is None:
+    table: Table | None = board_of(request).tables.get(request.path_params["number"])
+    if table is None:
         raise HTTPException(404, "This game is over, or was never begun.")
     return table
 

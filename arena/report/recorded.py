@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +139,10 @@ def is_shown(name: str) -> bool:
     return not name.startswith(".") and name.encode(errors="ignore").decode() == name
 
 
-def result_text(record: EpisodeRecord) -> str:
-    """The result: outcomes where there are any, else returns."""
+def result_text(record: EpisodeRecord, names: Sequence[str] = ()) -> str:
+    """The result: outcomes where there are any, else returns; `names` of who sits in each seat, else its policy."""
     parts = []
-    for seat in record.seats:
+    for seat, name in zip(record.seats, names or [seat.policy for seat in record.seats], strict=True):
         earned = NOTHING if seat.return_ is None else decimal(seat.return_)
-        parts.append(f"{seat.policy} {_RESULTS.get(seat.outcome or '', earned)}")
+        parts.append(f"{name} {_RESULTS.get(seat.outcome or '', earned)}")
     return ", ".join(dict.fromkeys(parts))

@@ -3,7 +3,6 @@
 game = human_match(frozen, source, output, match=0, seats=[0], against=["random"], advice=None, options={})
 prepare(game.config, ranks=1)    a run of it, in which `output.algorithm` plays the human's seats
 game.players                     who plays each seat
-results(run.folder, players)     who has won, after the run
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder, numbered
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
 from arena.run.console import Output
 from arena.serving.policy import first_seat
 
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from arena.league.human_games import RatedGame
 
 BEST = "best"
-_RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 _NO_LIMIT = 31_536_000.0  # seconds: a human may think for a year
 
 
@@ -246,16 +242,3 @@ def place_for_records(folder: RunFolder) -> Path:
             (path := home / f"human-{number:04d}").mkdir(mode=0o700)
             break
     return path
-
-
-def results(folder: RunFolder, players: Sequence[Player]) -> list[str]:
-    """For each finished episode of such a run who has won, by its record; none in a game without winners."""
-    found = []
-    for line in JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True):
-        outcomes = [(player, seat.outcome) for player, seat in zip(players, line.seats, strict=True) if seat.outcome]
-        texts = [f"{player.name} {_RESULTS[outcome]}" for player, outcome in outcomes]
-        if len({player.name for player, _ in outcomes}) < len(set(texts)):  # on both sides
-            texts = [f"{text} (seat {player.seat})" for text, (player, _) in zip(texts, outcomes, strict=True)]
-        if texts:
-            found.append(", ".join(dict.fromkeys(texts)))
-    return found
