@@ -174,19 +174,19 @@ def followed(board: Board, make: type[Page], folder: Path) -> Page:
 def difference(old: Any, new: Any) -> Any:
     """What makes `new` of `old`, as `live.js` understands it; None: they are equal.
 
-    {"=": new}; of a list [{"~": [first, last, items]}: all but the first and last so many are replaced; of a list of
-    objects {"#": {place: difference}}; of an object {"&": {key: difference}, "-": [keys that are gone]}.
+    {"=": new}; of a list {"~": [first, last, items]}: all but the first and last so many are replaced; of an object, or
+    a list of as many objects, {"&": {key or place: difference}, "-": [keys that are gone]}.
     """
     if old == new:
         return None
+    are_lists = isinstance(old, list) and isinstance(new, list)
+    if are_lists and len(old) == len(new) and all(isinstance(one, dict) for one in (*old, *new)):
+        old, new = dict(enumerate(old)), dict(enumerate(new))
     if isinstance(old, dict) and isinstance(new, dict):
         changed = {key: {"=": value} if key not in old else difference(old[key], value) for key, value in new.items()}
         changed = {key: value for key, value in changed.items() if value is not None}
         return {"&": changed, "-": [key for key in old if key not in new]}
-    if isinstance(old, list) and isinstance(new, list) and old:
-        if len(old) == len(new) and all(isinstance(one, dict) for one in (*old, *new)):
-            pairs = enumerate(zip(old, new, strict=True))
-            return {"#": {place: change for place, (a, b) in pairs if (change := difference(a, b)) is not None}}
+    if are_lists and old:
         least = min(len(old), len(new))
         first = next((place for place in range(least) if old[place] != new[place]), least)
         last = next((place for place in range(least - first) if old[-1 - place] != new[-1 - place]), least - first)

@@ -26,6 +26,7 @@ from arena.board.board import address_of, board_of, folder_of, is_run, posted
 from arena.board.games import KIND, message
 from arena.config import load_config
 from arena.records.folder import RunFolder
+from arena.report.read_run import RunFiles
 from arena.report.recorded import recorded, records
 
 _PROGRAM = "arena.cli.board_games.watched"
@@ -66,19 +67,21 @@ def _rows(request: Request) -> Response:
     folder, wanted = folder_of(request), request.query_params
     if not is_run(folder):
         raise HTTPException(404, "There is no run in this folder any more.")
-    with board_of(request).reader(folder) as reader:
-        files = reader.look(most=_PART)
-        while reader.share < 1:
-            reader.lock.release()
-            time.sleep(0.001)  # the thread of the live pages, if it waits for the lock, gets it
-            reader.lock.acquire()
+    while True:
+        with board_of(request).reader(folder) as reader:
             files = reader.look(most=_PART)
-        table, known = files.episodes, len(files.episodes.tick)
-        if wanted.get("known") == str(known):
-            return Response(status_code=204)
-        found = recorded(files.folder, table, _filters(wanted), known=files.replays)
-        begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
-        rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
+            if reader.share == 1:
+                return _answer(files, wanted)
+        time.sleep(0.001)  # the thread of the live pages, if it waits for the reader, gets it
+
+
+def _answer(files: RunFiles, wanted: Mapping[str, str]) -> Response:
+    table, known = files.episodes, len(files.episodes.tick)
+    if wanted.get("known") == str(known):
+        return Response(status_code=204)
+    found = recorded(files.folder, table, _filters(wanted), known=files.replays)
+    begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
+    rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 

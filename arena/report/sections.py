@@ -162,17 +162,15 @@ def _changes(files: RunFiles) -> list[Change]:
 
 
 def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:
-    """The results of these replays, without those of episodes that are not on record; each line is read once."""
+    """The results of these replays, without those of episodes that are not on record."""
     wanted, found, table = {*map(_place, replays)}, dict[Place, str](), files.episodes
     matches = {place[:2] for place in wanted}
-    places = zip(table.round[known].tolist(), table.match[known].tolist(), strict=True) if wanted else ()
-    rows = [row for row, place in zip(known, places, strict=False) if place in matches]
-    for one in records(files.folder, table, rows):
-        if (place := _place(one)) in wanted:
-            wanted.remove(place)
-            found[place] = result_text(one)
-            if not wanted:
-                break
+    rows = (row for row in known.tolist() if (table.round[row], table.match[row]) in matches)
+    for one in records(files.folder, table, rows):  # a line each, until all are found
+        if _place(one) in wanted:
+            found[_place(one)] = result_text(one)
+        if len(found) == len(wanted):
+            break
     return found
 
 

@@ -221,8 +221,8 @@ def patched(old: Any, change: Any) -> Any:
     if "~" in change:
         first, last, items = change["~"]
         return [*old[:first], *items, *old[len(old) - last :]]
-    if "#" in change:
-        return [patched(one, change["#"][str(n)]) if str(n) in change["#"] else one for n, one in enumerate(old)]
+    if isinstance(old, list):
+        return [patched(one, change["&"][str(n)]) if str(n) in change["&"] else one for n, one in enumerate(old)]
     kept = {key: value for key, value in old.items() if key not in change["-"]}
     return kept | {key: patched(old.get(key), one) for key, one in change["&"].items()}
 
@@ -238,7 +238,7 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
         with folder.metrics.open("a") as file:
             file.write(json.dumps(line | {"ticks": 1999, "update": 99}) + "\n")
         change = next(events)["change"]
-    figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["#"]
+    figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["&"]
     assert [trace["&"]["x"]["~"][2] for trace in figure.values()] == [[1999.0]]
     assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
 

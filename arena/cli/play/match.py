@@ -210,15 +210,15 @@ def human_match(
     interface = interface_of(plan)
     players: list[Player] = []
     mine: dict[str, int] = {}
-    seated: list[tuple[str, str]] = []  # entity, and the policy that has its seat in the run
+    seated: dict[str, str] = {}  # by entity the policy that has its seat in the run
     for number, (place, entities) in enumerate(zip(plan.seats, check_seats(plan, interface), strict=True)):
         names = tuple(interface.entities[entity] for entity in entities)
         kind = played.policies[place.policy].algorithm
         players.append(Player(number, names, place.policy, kind, place.policy == human))
         mine |= dict.fromkeys(names, number) if place.policy == human else {}
-        seated += [(name, policy_of(entry.seats[number])) for name in names]
+        seated |= dict.fromkeys(names, policy_of(entry.seats[number]))
     labels = {name: msgspec.to_builtins(interface.labels_of(interface.entities.index(name))) for name in mine}
-    places = dict(zip((name for name, _ in seated), places_in_team([policy for _, policy in seated]), strict=True))
+    places = dict(zip(seated, places_in_team([*seated.values()]), strict=True))
     player = msgspec.structs.replace(player, options={**options, "seats": mine, "labels": labels, "places": places})
     return HumanMatch(msgspec.structs.replace(played, policies={**policies, human: player}), interface, players)
 
