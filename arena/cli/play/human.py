@@ -93,13 +93,13 @@ class Human:
         self.console: Any = Console(named=len(seats) > 1)
         self._labels = msgspec.convert(labels, dict[str, Labels])
         self._notices: list[str] = []  # by the next turn
-        self._asked: dict[str, dict[str, Advisor]] = {}  # about each entity: judges by name, and the adviser by ""
+        self._advisors: dict[str, dict[str, Advisor]] = {}  # about each entity: judges by name, and the adviser by ""
         for agent in env.possible_agents:
             spaces = env.observation_space(agent), env.action_space(agent), places.get(agent, 0)
-            self._asked[agent] = {} if advice is None else {"": Advisor(advice["name"], advice, *spaces)}
+            self._advisors[agent] = {} if advice is None else {"": Advisor(advice["name"], advice, *spaces)}
             for one in (one for one in judges if seats.get(agent) in one["seats"]):
                 try:
-                    self._asked[agent][one["name"]] = Advisor(one["name"], one, *spaces)
+                    self._advisors[agent][one["name"]] = Advisor(one["name"], one, *spaces)
                 except (ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
                     pass
                 except Exception as error:
@@ -120,7 +120,7 @@ class Human:
         env, console = self.env, self.console
         for _ in range(self._episodes):
             observations, infos = env.reset()
-            for advisor in chain.from_iterable(map(dict.values, self._asked.values())):
+            for advisor in chain.from_iterable(map(dict.values, self._advisors.values())):
                 advisor.begin()
             console.see(0, infos)
             rewards = dict.fromkeys(env.agents, 0.0)
@@ -149,12 +149,12 @@ class Human:
         labels = self._labels[agent]
         spaces, mask = (self.env.observation_space(agent), self.env.action_space(agent)), fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask, labels)
-        found, asked = dict[str, Advice](), self._asked[agent]
-        for name in [*asked]:
+        found, advisors = dict[str, Advice](), self._advisors[agent]
+        for name in [*advisors]:
             try:
-                found[name] = asked[name].advice(observation, mask, decided)
+                found[name] = advisors[name].advice(observation, mask, decided)
             except Exception as error:  # of an algorithm; the match needs no opinion
-                self._notices.append(failure_text(asked.pop(name).name, error))
+                self._notices.append(failure_text(advisors.pop(name).name, error))
         advice, notices, self._notices = found.pop("", None), self._notices, []
         return Turn(
             agent,
