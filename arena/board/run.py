@@ -46,7 +46,8 @@ class RunPage(Page):
     def _page_of(self, files: RunFiles) -> State:
         self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
-        stamp: Any = sizes, files.journals.going, files.boundary, files.terms, files.profile, files.side_games
+        documents = files.terms, files.profile, files.exploitability
+        stamp: Any = sizes, files.journals.going, files.boundary, documents, files.side_games
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
         rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
         if self.share < 1 and began < self._page_at:
