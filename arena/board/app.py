@@ -1,7 +1,7 @@
 """The application: who may ask, how pages are made, and the rooms.
 
-Each page is a room: a module of this package with `routes`, and with the `tabs` of a folder. To add one, name it
-in `_ROOMS`.
+Each page is a room: a module of this package with `routes`, named in `_ROOMS`; `base.html` has the links to those of a
+folder.
 
 Only who has the key gets an answer: it is in the address that is printed, and then in a cookie. Nothing of a folder is
 trusted: templates escape every name, and the Content-Security-Policy allows only files of this application.
@@ -49,7 +49,6 @@ _STATIC: list[str | tuple[str, str]] = [
 
 def application(board: Board) -> Starlette:
     """The application of a folder."""
-    board.tabs = [tab for room in _ROOMS for tab in room.tabs]
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(packages=_STATIC))]
     for room in _ROOMS:
         routes += room.routes
@@ -57,8 +56,7 @@ def application(board: Board) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        for end in board.at_end:
-            await end()
+        await board.end()
 
     made = Starlette(
         routes=routes,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -19,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from arena.board.games import Games
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
@@ -26,17 +29,8 @@ from arena.report.charts import Figure
 from arena.report.page import script_json
 from arena.report.read_run import RunReader
 
-T = TypeVar("T")
 _LONGEST = 100_000  # bytes of a form
 _MOST_EPISODES = 1_500_000  # episodes of all runs that are read, some 45 bytes each
-
-
-class Tab(NamedTuple):
-    """A page of a folder, as the line at the top of its pages names it."""
-
-    title: str
-    prefix: str  # of its address, which ends with the folder's path
-    shown: Callable[[Path], bool]  # whether this folder has this page
 
 
 @dataclass
@@ -47,10 +41,11 @@ class Board:
         root: all folders that are shown are in it, or are it.
         key: who has it may ask.
         cookie: the name of the cookie that holds it; ports of one machine share their cookies.
-        at_end: called when the server ends.
         ending: set when the server is to end, so that streams end.
         readers: of the runs whose pages were shown, by folder; `lock` is of this list.
-        shared: see `one`.
+        games: the processes of games that are open.
+        tables: matches with people, by number, see `arena.board.play`.
+        pages: those that are kept up, see `arena.board.live`; `thread` reads for them.
         trusts: folders and configurations whose code a person allows to be run, until the server ends: watching and
             playing import the games and algorithms that they name.
     """
@@ -58,24 +53,25 @@ class Board:
     root: Path
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     cookie: str = "arena-board"
-    at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    tabs: list[Tab] = field(default_factory=list)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     readers: dict[Path, RunReader] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
-    shared: dict[Any, Any] = field(default_factory=dict)
+    games: Games = field(default_factory=Games)
+    tables: dict[str, Any] = field(default_factory=dict)
+    pages: dict[tuple[type[Any], Path], Any] = field(default_factory=dict)
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader", initializer=_be_nice))
     trusts: set[Path] = field(default_factory=set)
 
     def trusted(self, home: Path) -> bool:
         """Whether the code of this folder, of one above it, or of this configuration may be run."""
         return any(place in self.trusts for place in (home, *home.parents))
 
-    def one(self, kind: Callable[[Board], T]) -> T:
-        """What all requests share, of this kind; made at the first use."""
-        if kind not in self.shared:
-            self.shared[kind] = kind(self)
-        found: T = self.shared[kind]
-        return found
+    async def end(self) -> None:
+        """Ends all games, and the reading."""
+        for page in self.pages.values():
+            page.task.cancel()
+        self.thread.shutdown(wait=False, cancel_futures=True)
+        await self.games.close()
 
     @contextmanager
     def reader(self, folder: Path) -> Iterator[RunReader]:
@@ -125,7 +121,7 @@ class Board:
             "run_path": self.path(folder.parents[1]) if folder is not None and is_evaluation(folder) else None,
             "folder": None if folder is None else self.name(folder),
             "path": None if folder is None else self.path(folder),
-            "tabs": [] if folder is None else [tab for tab in self.tabs if tab.shown(folder)],
+            "kind": "" if folder is None else kind_of(folder),
             "root": self.root,
         }
         text = self.templates.get_template(template).render(content)
@@ -155,6 +151,13 @@ class Board:
                 await events.aclose()  # type: ignore[attr-defined]
 
         return StreamingResponse(until_the_end(), media_type=kind)
+
+
+def _be_nice() -> None:
+    """Lets a run that needs all cores go first; Linux alone has a priority for each thread."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.nice(5)
 
 
 def board_of(request: Request) -> Board:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,59 +12,32 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from arena.board import live
-from arena.board.board import Board, Tab, board_of, folder_of, posted
-from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind, is_experiment
-from arena.experiment.page import CONTENTS, ExperimentPage, parts, spans_magnitudes
+from arena.board.board import board_of, folder_of, posted
+from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind
+from arena.experiment.page import CONTENTS, ExperimentPage, parts
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment
-from arena.experiment.variation import value_text
 from arena.records.atomic import replacing
 from arena.report.page import script_json, shown
 
-tab = Tab("Experiment", "/experiment/", is_experiment)
-
-_FEW = 6  # values that stand beside an axis
 _PLACE = [*CONTENTS].index("trials")
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """An axis of the parallel coordinates."""
-
-    label: str
-    log: bool
-    values: list[Any]  # one per line, None where the trial has no such value: numbers, or places in `marks`
-    marks: list[tuple[float, str]]  # where text stands beside it; none of a numeric axis of many values
-
-
-class Parallel(msgspec.Struct, frozen=True):
-    """What varies against the result, a line per trial that has one; the last axis is the result."""
-
-    axes: list[Axis]
-    trials: list[int]
-    names: list[str]  # of their combinations
-    better: str  # max or min
-
-
-def parallel(page: ExperimentPage, labels: dict[str, str]) -> Parallel:
-    """The parallel coordinates of an experiment."""
+def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
+    """What varies against the result, an axis each and a line for each trial that has one; the last is the result."""
     names = {trial: each.name for each in page.combinations for trial in each.trials}
     rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
-    axes = [_axis("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
-    axes += [_axis(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
-    axes.append(_axis(page.metric.name, [row.value for row in rows]))
-    numbers = [row.number for row in rows]
-    return Parallel(axes, numbers, [names.get(number, "") for number in numbers], page.metric.mode)
-
-
-def _axis(label: str, values: Sequence[Any]) -> Axis:
-    known = [value for value in values if value is not None]
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known):
-        distinct = sorted({*known})
-        marks = [(value, value_text(value)) for value in distinct] if len(distinct) <= _FEW else []
-        return Axis(label, bool(known) and spans_magnitudes(known), [*values], marks)
-    texts = [*dict.fromkeys(value_text(value) for value in known)]
-    places = [None if value is None else texts.index(value_text(value)) for value in values]
-    return Axis(label, log=False, values=places, marks=[*enumerate(texts)])
+    axes: list[tuple[str, list[Any]]] = (
+        [("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
+    )
+    axes += [(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
+    axes.append((page.metric.name, [row.value for row in rows]))
+    return {
+        "axes": [{"label": label, "values": values} for label, values in axes],
+        "trials": [row.number for row in rows],
+        "names": [names.get(row.number, "") for row in rows],  # of their combinations
+        "better": page.metric.mode,
+    }
 
 
 class LiveExperiment(live.Page):
@@ -75,9 +45,8 @@ class LiveExperiment(live.Page):
 
     contents = dict([*[*CONTENTS.items()][:_PLACE], ("parallel", "Values together"), *[*CONTENTS.items()][_PLACE:]])
 
-    def __init__(self, board: Board, folder: Path) -> None:
-        super().__init__(board, folder)
-        self._folder = ExperimentFolder.existing(folder)
+    def begin(self) -> None:
+        self._folder = ExperimentFolder.existing(self.folder)
         self._written, self._trials = self._read()
         self._seen: Any = None
 
@@ -128,5 +97,7 @@ def _request(folder: ExperimentFolder, number: int, kind: RequestKind) -> None:
         pass  # an empty file
 
 
-tabs = (tab,)
-routes = [*live.routes(tab, LiveExperiment), Route("/experiment-trial/{path:path}", _ask, methods=["POST"])]
+routes = [
+    *live.routes("Experiment", LiveExperiment),
+    Route("/experiment-trial/{path:path}", _ask, methods=["POST"]),
+]

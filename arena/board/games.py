@@ -18,8 +18,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from arena.board.board import Board
-
 KIND = "application/x-ndjson"  # of the messages
 _MOST = 24  # processes at a time: each holds a game, and perhaps torch
 _PATIENCE = 2.0  # seconds from the end of its stdin until a process is killed
@@ -35,10 +33,9 @@ def message(kind: str, **fields: Any) -> bytes:
 class Games:
     """The open processes, by numbers that only their pages know."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self) -> None:
         self._open: dict[str, asyncio.subprocess.Process] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        board.at_end.append(self.close)
 
     def say(self, number: str, fields: Mapping[str, Any]) -> None:
         """Sends a line to a process; HTTPException 404: it has ended."""

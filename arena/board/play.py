@@ -18,8 +18,9 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,29 +30,32 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Board, Tab, address_of, board_of, folder_of, is_evaluation, is_run, posted
+from arena.board.board import address_of, board_of, folder_of, is_evaluation, is_run, posted
 from arena.board.games import KIND, Games, message
 from arena.config import load_config
 from arena.config.members import seats_by_policy
 from arena.diagnostics.start_folder import anchored
 from arena.league.sources import Source
 from arena.records.folder import RunFolder
+from arena.report.recorded import is_shown
 
 _PROGRAM = "arena.cli.board_games.played"
 _PERSON = "person"  # what the form says of a seat that a tab takes
 _MOST_TABLES, _MOST_CONFIGS = 64, 200
+_POLICIES = re.compile(rb"policies[\"']?\s*:")  # a key of each configuration, but not of experiments
 _GRACE_S = 2.5  # from the end of a page's stream until its game ends; the process takes 2 s at most
 # Messages of these kinds a page needs when it is loaded again.
 _REPLAYED = ("match", "state", "turn", "told", "moves", "over", "error")
 
-tab = Tab("Play", "/play/", lambda folder: is_run(folder) and not is_evaluation(folder))
-
 
 def configs() -> dict[str, Path]:
-    """The configurations of the folder of the start and its `configs`, by their names."""
-    home = anchored(".")
-    found = sorted({*home.glob("*.yaml"), *(home / "configs").glob("**/*.yaml")})
-    return {str(path.relative_to(home)): path for path in found[:_MOST_CONFIGS]}
+    """The configurations of the folder of the start and its `configs`, by their names; no experiments."""
+    home, found = anchored("."), {}
+    for path in sorted({*home.glob("*.yaml"), *(home / "configs").glob("**/*.yaml")}):
+        with suppress(OSError):  # it may not be read
+            if is_shown(path.name) and _POLICIES.search(path.read_bytes()):
+                found[str(path.relative_to(home))] = path
+    return dict(islice(found.items(), _MOST_CONFIGS))
 
 
 def config_of(name: str) -> Path:
@@ -127,13 +131,6 @@ class Table:
             self.tell(None)
 
 
-class _Tables(dict[str, Table]):
-    """The tables by their numbers."""
-
-    def __init__(self, board: Board) -> None:
-        super().__init__()
-
-
 class _Addressed(msgspec.Struct):
     """A message of a game."""
 
@@ -152,7 +149,8 @@ async def _trust(request: Request) -> Response:
 
 
 def _table(request: Request) -> Table:
-    if (table := board_of(request).one(_Tables).get(request.path_params["number"])) is None:
+    table: Table | None = board_of(request).tables.get(request.path_params["number"])
+    if table is None:
         raise HTTPException(404, "This game is over, or was never begun.")
     return table
 
@@ -168,7 +166,7 @@ def _target(request: Request) -> Path:
 
 def _page(request: Request) -> Response:
     board, name = board_of(request), request.query_params.get("config")
-    if name is None and not tab.shown(folder_of(request)):
+    if name is None and (not is_run(folder := folder_of(request)) or is_evaluation(folder)):
         return board.page("play.html", configs=list(configs()), config=None, name="", matches=[])
     home = _target(request)
     config = load_config(home / "config.yaml" if home.is_dir() else home)
@@ -184,7 +182,7 @@ def _page(request: Request) -> Response:
         matches=[f"{place}: {entry.env}, {', '.join(entry.names)}" for place, entry in enumerate(entries)],
         match=match,
         seats=names,
-        mine=next((seat for seat, _ in enumerate(names) if learners & {*names[:seat], *names[seat + 1 :]}), 0),
+        mine=next((seat for seat, own in enumerate(names) if learners & {*names} - {own}), 0),  # others have learned
         policies=list(config.policies),
         advisers={name: seats for name, seats in seats_by_policy(config).items() if name in learners},
         ticks=[]
@@ -221,7 +219,7 @@ async def _begin(request: Request) -> Response:
         f"--seed={form.get('seed') or secrets.randbelow(2**31)}",
         *(f"--{key}" for key in ("sample", "rated") if key in form),
     ]
-    tables, number = board_of(request).one(_Tables), secrets.token_urlsafe(9)
+    tables, number = board_of(request).tables, secrets.token_urlsafe(9)
     unused = [key for key, table in tables.items() if table.is_over or not table.chairs]
     for key in unused[: max(0, len(tables) - _MOST_TABLES + 1)]:
         del tables[key]
@@ -231,7 +229,7 @@ async def _begin(request: Request) -> Response:
 
 
 def _game_page(request: Request) -> Response:
-    table = board_of(request).one(_Tables).get(request.path_params["number"])
+    table = board_of(request).tables.get(request.path_params["number"])
     folder = table.target if table is not None and table.target.is_dir() else None
     return board_of(request).page("play-game.html", folder=folder, table=table)
 
@@ -275,7 +273,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.game.cancel()
             table.tell(message("error", text=f"The player of seat {seat} has closed the page: the game ends."))
         if table.game is not None and not table.chairs:
-            board_of(request).one(_Tables).pop(table.number, None)
+            board_of(request).tables.pop(table.number, None)
 
     try:
         known = [*chair.said.values()]
@@ -289,7 +287,7 @@ async def _messages(request: Request, table: Table, seat: int, *, again: bool = 
             table.tell(message("waits", seats=free))
         else:
             table.tell(message("begins"))
-            table.game = asyncio.create_task(table.play(board_of(request).one(Games)))
+            table.game = asyncio.create_task(table.play(board_of(request).games))
         while (said := await page.get()) is not None:
             yield said
     finally:
@@ -307,11 +305,10 @@ async def _answer(request: Request) -> Response:
         turn, choices = int(form["turn"]), [float(one) for one in json.loads(form["choices"])]
     except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise HTTPException(400, "These are no choices.") from error
-    board_of(request).one(Games).say(table.number, {"seat": seat, "turn": turn, "choices": choices})
+    board_of(request).games.say(table.number, {"seat": seat, "turn": turn, "choices": choices})
     return Response(status_code=204)
 
 
-tabs = (tab,)
 routes = [
     Route("/play/{path:path}", _page),
     Route("/play-begin/{path:path}", _begin, methods=["POST"]),

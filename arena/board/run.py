@@ -1,4 +1,4 @@
-"""The page of a run: that of the report, which grows while the run goes on; and that of a tournament, a part of it.
+"""The page of a run: that of the report, which grows while the run goes on.
 
 Only the first reading of a long run goes on at once, part by part, so that its page fills from the beginning. Ratings
 take longest, and as much of a core as everything else: they may be older than the rest of the page.
@@ -7,23 +7,16 @@ take longest, and as much of a core as everything else: they may be older than t
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from arena.board import live
-from arena.board.board import Board, Tab, is_run
 from arena.board.live import SHARE, Page, State
-from arena.errors import ConfigError
-from arena.records.folder import RunFolder
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import thinned
 from arena.report.page import CONTENTS, shown, template_values
 from arena.report.read_run import RunFiles
 from arena.report.sections import Rated, page_data, rated
-
-tab = Tab("Run", "/run/", is_run)
-tournament = Tab("Tournament", "/tournament/", lambda folder: RunFolder(folder).tournament.is_file())
 
 _PART = 2_000_000  # bytes of episodes that are read at once
 _READING = 8  # times what the last page has cost, of processor time, before another one is made of what was read
@@ -37,10 +30,8 @@ class RunPage(Page):
     """The page of a run."""
 
     contents = {name: title for name, title in CONTENTS.items() if name != "replays"}
-    is_whole = True  # with charts, and with the measures of the meta-game
 
-    def __init__(self, board: Board, folder: Path) -> None:
-        super().__init__(board, folder)
+    def begin(self) -> None:
         self._seen: Any = None
         self._rated: Any = None
         self._ratings = Rated()
@@ -49,14 +40,14 @@ class RunPage(Page):
     def look(self) -> State:
         with self.board.reader(self.folder) as reader:
             files = reader.look(most=_PART)
-            share = reader.share * reader.side_games.share
-            self.share = share if self._page_at else min(share, _NOT_RATED)
-            return self._state(files)
+            self.share = reader.share if self._page_at else min(reader.share, _NOT_RATED)
+            return self._page_of(files)
 
-    def _state(self, files: RunFiles) -> State:
+    def _page_of(self, files: RunFiles) -> State:
         self.aside, began = 0.0, time.thread_time()
         sizes = files.journals.sizes
-        stamp: Any = sizes, files.journals.going, files.boundary, [*files.sources], files.side_games
+        documents = files.terms, files.profile, files.exploitability
+        stamp: Any = sizes, files.journals.going, files.boundary, documents, files.side_games
         games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
         rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
         if self.share < 1 and began < self._page_at:
@@ -65,14 +56,13 @@ class RunPage(Page):
             return {}
         self._seen = stamp if self.share == 1 else None
         if rates:
-            self._ratings, is_first, self._rated = rated(files, meta=self.is_whole), self._rated is None, games
+            self._ratings, is_first, self._rated = rated(files), self._rated is None, games
             self.aside = time.thread_time() - began
             self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
         data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
-        content, drawn = shown(data, figures(data, colors) if self.is_whole else {})
+        content, drawn = shown(data, figures(data, colors))
         values = template_values(files, data, colors) | {"contents": RunPage.contents}
         values["beside"] = f"{self.board.path(self.folder)}/evaluations/"
-        values["run"] = "" if self.is_whole else f"/run/{self.board.path(self.folder)}"
         sections = self.sections("report.html", **content, **values)
         if self._rated is None:  # nothing is rated before all is read
             sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
@@ -92,17 +82,4 @@ def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-class TournamentPage(RunPage):
-    """The page of a tournament, whose ratings change when a batch is over."""
-
-    contents = {name: CONTENTS[name] for name in ("tournament", "standings", "crosstable")}
-    is_whole = False
-
-    def __init__(self, board: Board, folder: Path) -> None:
-        if not tournament.shown(folder):
-            raise ConfigError("not a tournament: tournament.json is missing", source=str(folder))
-        super().__init__(board, folder)
-
-
-tabs = tab, tournament
-routes = [*live.routes(tab, RunPage), *live.routes(tournament, TournamentPage)]
+routes = live.routes("Run", RunPage)

@@ -182,7 +182,6 @@ def _compare(request: Request) -> Response:
     return board.report("comparison.html", charts, **content, titles=[*figures])
 
 
-tabs = ()  # it is of no folder
 routes = [
     Route("/", _page),
     Route("/runs/list", _list),

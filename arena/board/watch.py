@@ -22,18 +22,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from arena.board.board import Tab, address_of, board_of, folder_of, is_run, posted
-from arena.board.games import KIND, Games, message
+from arena.board.board import address_of, board_of, folder_of, is_run, posted
+from arena.board.games import KIND, message
 from arena.config import load_config
 from arena.records.folder import RunFolder
+from arena.report.read_run import RunFiles
 from arena.report.recorded import recorded, records
 
 _PROGRAM = "arena.cli.board_games.watched"
 _PART = 2_000_000  # bytes of episodes that are read at once
 _ROWS = 50  # of a page of the table
 _OUTCOMES = {"win": "win", "draw": "draw", "loss": "loss", "none": None}
-
-tab = Tab("Watch", "/watch/", is_run)
 
 
 def _filters(query: Mapping[str, str]) -> dict[str, Any]:
@@ -68,19 +67,21 @@ def _rows(request: Request) -> Response:
     folder, wanted = folder_of(request), request.query_params
     if not is_run(folder):
         raise HTTPException(404, "There is no run in this folder any more.")
-    with board_of(request).reader(folder) as reader:
-        files = reader.look(most=_PART)
-        while reader.share < 1:
-            reader.lock.release()
-            time.sleep(0.001)  # the thread of the live pages, if it waits for the lock, gets it
-            reader.lock.acquire()
+    while True:
+        with board_of(request).reader(folder) as reader:
             files = reader.look(most=_PART)
-        table, known = files.episodes, len(files.episodes.tick)
-        if wanted.get("known") == str(known):
-            return Response(status_code=204)
-        found = recorded(files.folder, table, _filters(wanted), known=files.replays)
-        begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
-        rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
+            if reader.share == 1:
+                return _answer(files, wanted)
+        time.sleep(0.001)  # the thread of the live pages, if it waits for the reader, gets it
+
+
+def _answer(files: RunFiles, wanted: Mapping[str, str]) -> Response:
+    table, known = files.episodes, len(files.episodes.tick)
+    if wanted.get("known") == str(known):
+        return Response(status_code=204)
+    found = recorded(files.folder, table, _filters(wanted), known=files.replays)
+    begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
+    rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
@@ -96,7 +97,7 @@ async def _stream(request: Request) -> Response:
 
     async def messages() -> AsyncIterator[bytes]:
         yield message("opened", number=number)
-        async with aclosing(board_of(request).one(Games).play(number, _PROGRAM, str(folder), *place)) as played:
+        async with aclosing(board_of(request).games.play(number, _PROGRAM, str(folder), *place)) as played:
             async for one in played:
                 yield one
 
@@ -109,11 +110,10 @@ async def _wish(request: Request) -> Response:
         wish = {key: int(form.get(key, "0")) for key in ("from", "to", "advice")}
     except ValueError as error:
         raise HTTPException(400, "Ticks are numbers.") from error
-    board_of(request).one(Games).say(request.path_params["number"], wish)
+    board_of(request).games.say(request.path_params["number"], wish)
     return Response(status_code=204)
 
 
-tabs = (tab,)
 routes = [
     Route("/watch/{path:path}", _page),
     Route("/watch-rows/{path:path}", _rows),

@@ -166,11 +166,6 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
     )
 
 
-def spans_magnitudes(values: Sequence[float]) -> bool:
-    """Whether an axis for these numbers is better logarithmic."""
-    return min(values) > 0 and max(values) >= 20 * min(values)
-
-
 def _figures(
     data: ExperimentPage, names: Mapping[str, str], results: Mapping[int, FollowedResults]
 ) -> dict[str, Figure]:
@@ -212,7 +207,7 @@ def _figures(
             "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
         }
         axis: Figure = {}
-        if numeric and spans_magnitudes(values):
+        if numeric and min(values) > 0 and max(values) >= 20 * min(values):
             known = sorted({*values})  # a tick at each value if they are few
             axis = {"type": "log", "tickvals": known, "ticktext": [value_text(value) for value in known]}
             if len(known) > _MOST_NAMED:

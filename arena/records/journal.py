@@ -223,13 +223,12 @@ class FollowedJournal:
 
     Attributes:
         position: the byte after the last line that was read.
-        lines: how many were read.
         unfinished: as of `JournalReader`, at the last reading.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.position = self.lines = self.unfinished = 0
+        self.position = self.unfinished = 0
 
     @property
     def was_cut(self) -> bool:
@@ -240,9 +239,9 @@ class FollowedJournal:
         """What a method of `JournalReader` gives of the new lines before the byte `stop`; it raises as that does."""
         if not self.path.exists():
             return
-        journal, before = JournalReader(self.path, start=self.position, stop=stop), self.lines
+        journal = JournalReader(self.path, start=self.position, stop=stop)
         for found in read(journal):
-            self.lines, self.position = before + journal.count, journal.position
+            self.position = journal.position
             yield found
         self.unfinished = journal.unfinished
 

@@ -50,7 +50,6 @@ class EpisodeTable(NamedTuple):
 
     envs: tuple[str, ...]  # names, in the order in which they were first seen
     policies: tuple[str, ...]  # likewise
-    appearances: int  # of all policies, in results
     env: Ints  # [E] index in `envs`
     round: Ints  # [E] of the league
     match: Ints  # [E] its number in that round
@@ -121,7 +120,6 @@ class EpisodeRows:
         self._places = _Column(np.int64, 4) if checks else None
         self._rows = [*(_Column() for _ in range(7)), *(_Column(np.bool_) for _ in range(3))]
         self._seats = [_Column(), _Column(), _Column(np.int8), _Column(np.float64)]
-        self._appearances = 0
 
     def take(self, episodes: Sequence[EpisodeRecord], sizes: Ints) -> Ints:
         """Takes further episodes, with the sizes of their lines; tells which of them are alike.
@@ -151,9 +149,6 @@ class EpisodeRows:
             column.extend(values)
         for column, values in zip(self._seats, (policy, entities, outcome, returns), strict=True):
             column.extend(values)
-        in_episode = np.repeat(np.arange(len(episodes)), counts)
-        result = np.repeat(cut == 0, counts)
-        self._appearances += len(np.unique(_mixed(in_episode, policy)[result]))
         same = length == int(self._rows[4].values[0]) if len(episodes) else length
         kind, of_seat = _mixed(env, round_, match, counts, cut, ranked, same), _mixed(policy, outcome, idle)
         firsts = np.cumsum(counts) - counts
@@ -181,7 +176,7 @@ class EpisodeRows:
                 place = f"round {round_}, match {match}, lane {lane}, episode {number}"
                 raise ConfigError(f"is damaged: {place} is there twice", path=f"line {line + 1}")
         columns: list[Any] = [column.values for column in (*self._rows, *self._seats)]
-        return EpisodeTable(tuple(self._envs), tuple(self._policies), self._appearances, *columns)
+        return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
 
 
 def _mixed(*columns: Ints) -> Ints:

@@ -66,11 +66,12 @@ class Lengths(msgspec.Struct, frozen=True):
 def learning_curves(files: RunFiles, *, last: int) -> Learning:
     """The curves up to the last tick; without snapshots, which do not learn; none if no policy learns."""
     table, policies = files.episodes, files.config.policies
-    names = [name for name in policies if name in table.policies]
     if all(policy.frozen for policy in policies.values()):
         return Learning({}, {})
-    each = 1 / max(1, len(names))
-    appearances = each * table.appearances
+    names, seats_of = [name for name in policies if name in table.policies], np.bincount(table.policy)
+    # Of a policy, at most; several seats of an episode count once.
+    counts = [min(int(seats_of[table.policies.index(name)]), table.results) for name in names]
+    appearances = sum(counts) / max(1, len(counts))
     seats = appearances / max(1, table.results) * table.matches_at_once  # of a policy, at the same time
     edges = edges_for(last, numbers=int(appearances), matches=seats)
     returns, won, series = {}, {}, table.series

@@ -54,19 +54,10 @@ def duration(seconds: float) -> str:
     return f"{hours}{THIN}h {minutes}{THIN}min" if hours else f"{minutes}{THIN}min {rest}{THIN}s"
 
 
-def size(value: float) -> str:
-    """`1.2 MB`"""
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.3g}{THIN}{unit}"
-        value /= 1000
-    return f"{value:.3g}{THIN}GB"
-
-
 def _signed(text: str) -> str:
     return text.replace("-", MINUS)
 
 
 FORMS: Mapping[str, Callable[[float], str]] = {
-    form.__name__: form for form in (count, decimal, elo, share, portion, percent, duration, size)
+    form.__name__: form for form in (count, decimal, elo, share, portion, percent, duration)
 }

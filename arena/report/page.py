@@ -33,7 +33,7 @@ from arena.report.sections import PageData, page_data
 
 CONTENTS = {
     "summary": "Summary",
-    "tournament": "Progress",
+    "tournament": "Tournament",
     "standings": "Standings",
     "payoff": "Payoffs",
     "crosstable": "Crosstable",
@@ -49,7 +49,6 @@ CONTENTS = {
     "faults": "Faults",
     "replays": "Replays",
     "configuration": "Configuration",
-    "files": "Files",
 }
 
 _OF_TOURNAMENT = ("tournament", "crosstable")
@@ -96,7 +95,6 @@ def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str
     """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
     return {
         "contents": {name: title for name, title in CONTENTS.items() if data.tournament or name not in _OF_TOURNAMENT},
-        "run": "",  # the address of the page that has all of the contents
         "beside": "",  # path prefix of the links to folders of evaluations
         "config_text": files.config_text,
         "folder_name": shown_path(files.folder.path),

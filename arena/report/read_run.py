@@ -50,15 +50,6 @@ _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
 T = TypeVar("T")
 
 
-class Source(NamedTuple):
-    """A file that the report was made from."""
-
-    name: str  # below the run folder
-    bytes: int  # its size when it was read
-    lines: int | None = None  # whole lines of a journal; None for other files
-    unfinished: int = 0  # incomplete last lines, which were skipped: 0 or 1
-
-
 class JournalView(NamedTuple):
     """The journals of a run as they were at one moment, however they grow."""
 
@@ -112,7 +103,7 @@ class RunFiles:
     profile: ProfileFile | None
     terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
     boundary: int | None  # the newest tick from which the run can go on; None without one
-    sources: Sequence[Source]  # in the order of the reading
+    unfinished: int  # incomplete last lines of journals, which were skipped
     journals: JournalView  # as they were when the reading began
     side_games: SideGames
     replays: set[tuple[int, int]]  # round and match of those that are known to have replays; `recorded` adds to it
@@ -140,7 +131,6 @@ class RunReader:
 
     Attributes:
         share: of the episodes that is read, from 0 to 1.
-        side_games: reads those beside the run.
         lock: who has it may use what was found; the next look adds to it.
 
     Raises:
@@ -161,7 +151,7 @@ class RunReader:
         self._games = GameReader(self.folder, self._config, people=True)
         self._lines: dict[Path, list[Any]] = {}
         self._replays: set[tuple[int, int]] = set()
-        self.side_games = SideReader(self.folder)
+        self._side_games = SideReader(self.folder)
         self.share = 0.0
 
     @property
@@ -187,12 +177,6 @@ class RunReader:
         if again:
             self._begin()
         text = folder.config.read_text("utf-8")
-        sources = [Source(folder.config.name, len(text.encode()))]
-
-        def document(path: Path, kind: type[T]) -> T:
-            found = read_document(path, kind)
-            sources.append(Source(path.name, path.stat().st_size))
-            return found
 
         def fresh(path: Path, read: Callable[[JournalReader], Iterator[T]], stop: int | None = None) -> Iterator[T]:
             if path in journals.sizes:
@@ -216,29 +200,23 @@ class RunReader:
             folder=folder,
             config=self._config,
             config_text=text,
-            plan=document(folder.plan, PlanFile),
+            plan=read_document(folder.plan, PlanFile),
             episodes=table,
             games=self._games,
             updates=self._updates,
             results=known(folder.results, lambda journal: journal.lines(RewardLine)),
             evaluations=known(folder.evaluations, lambda journal: journal.lines(EvaluationLine)),
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
-            exploitability=document(curve, ExploitabilityFile) if curve.is_file() else None,
+            exploitability=read_document(curve, ExploitabilityFile) if curve.is_file() else None,
             changes=known(folder.changes, lambda journal: journal.lines(ChangeLine)),
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
-            profile=document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
-            terms=document(folder.tournament, Terms) if folder.tournament.is_file() else None,
+            profile=read_document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
+            terms=read_document(folder.tournament, Terms) if folder.tournament.is_file() else None,
             boundary=boundary,
-            sources=[
-                *sources,
-                *(
-                    # a line at which the reading rests is whole
-                    Source(path.name, journals.sizes.get(path, 0), tail.lines, tail.unfinished * (self.share == 1))
-                    for path, tail in self._tails.items()
-                ),
-            ],
+            # a line at which the reading rests is whole
+            unfinished=sum(tail.unfinished for tail in self._tails.values()) if self.share == 1 else 0,
             journals=journals,
-            side_games=self.side_games.look(None if most is None else max(0, most - (stop - before))),
+            side_games=self._side_games.look() if self.share == 1 else SideGames([], 0),
             replays=self._replays,
         )
         _check(found, last)

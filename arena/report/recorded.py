@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import numpy as np
 from arena.errors import ConfigError
 from arena.records.figures import in_parts, results_of
 from arena.records.folder import MANIFEST, RunFolder, match_path
-from arena.records.journal import FollowedJournal, JournalReader
+from arena.records.journal import JournalReader, file_stamp
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Total
 from arena.report.episodes import OUTCOMES, EpisodeTable, Ints
@@ -91,74 +89,49 @@ class SideGames(msgspec.Struct, frozen=True):
 
 
 class SideReader:
-    """Follows the games beside a run; those of its own evaluations, which `evaluations.jsonl` has, are left out.
-
-    Attributes:
-        share: of what the folders that are shown have, from 0 to 1, that was read.
-    """
+    """Reads the games beside a run; those of its own evaluations, which `evaluations.jsonl` has, are left out."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._home, self._known, self.share = folder.path / "evaluations", dict[tuple[str, int], _Sums](), 1.0
+        self._home = folder.path / "evaluations"
+        self._known: dict[tuple[Path, Any], SideFolder] = {}  # by journal and its version
 
-    def look(self, most: int | None) -> SideGames:
-        """What there is now; of the episodes, at most so many bytes more than at the last look."""
-        found: dict[Path, os.stat_result] = {}
+    def look(self) -> SideGames:
+        """What there is now; journals that have changed are read again."""
+        found: dict[Path, Any] = {}
         for path in self._home.glob("*/episodes.jsonl"):
-            if is_shown(path.parent.name) and not path.parent.name.startswith("tick-"):
-                with suppress(OSError):  # it has vanished, or may not be read
-                    found[path] = path.stat()
-        newest = sorted(found, key=lambda path: -found[path].st_mtime)[:_MOST_SIDES]
-        known, self._known, shown, unread = self._known, {}, [], 0
+            if is_shown(path.parent.name) and not path.parent.name.startswith("tick-") and (stamp := file_stamp(path)):
+                found[path] = stamp
+        newest = sorted(found, key=lambda path: -found[path][1])[:_MOST_SIDES]
+        known, self._known = self._known, {}
         for path in newest:
-            size, key = found[path].st_size, (path.parent.name, found[path].st_ino)
-            one = known.get(key)
-            if one is None or one.journal.position > size:  # a file in the place of another one
-                one = _Sums(path)
-            before = one.journal.position
-            one.take(stop := size if most is None else min(size, before + most))
-            most = None if most is None else most - (one.journal.position - before)
-            if path.exists():
+            key = path, found[path]
+            one = known.get(key) or _side_folder(path)
+            if path.exists():  # else it has vanished meanwhile
                 self._known[key] = one
-                unread += 0 if stop == size or one.wrong else size - one.journal.position
-                recorded = (path.parent / "replays").is_dir()
-                shown.append(SideFolder(path.parent.name, one.journal.lines, one.wrong or one.result(), recorded))
-        self.share = 1 - unread / max(1, sum(found[path].st_size for path in newest))
-        return SideGames(shown, len(found) - len(newest))
+        return SideGames([*self._known.values()], len(found) - len(newest))
 
 
-class _Sums:
-    """By policy the returns, and the shares of decided games that it won, of a journal; or what is `wrong` with it."""
-
-    def __init__(self, path: Path) -> None:
-        self.journal, self.wrong = FollowedJournal(path), ""
-        self._first: EpisodeRecord | None = None
-        self._totals: dict[str, tuple[Total, Total]] = {}
-
-    def take(self, stop: int) -> None:
-        """Reads on to the byte `stop`, or to a damaged line."""
-        if self.wrong or stop <= self.journal.position:
-            return
-        try:
-            for lines, _ in self.journal.fresh(lambda journal: journal.batches(EpisodeRecord), stop):
-                self._first = self._first or lines[0]
-                for part in in_parts(lines):
-                    for policy, found in results_of(part).items():
-                        returns, won = self._totals.setdefault(policy, (Total(), Total()))
-                        returns.add([value for value in found.returns if not math.isnan(value)])
-                        won.add(found.won)
-        except (ConfigError, OSError) as error:
-            self.wrong = f"damaged: {error}"
-
-    def result(self) -> str:
-        """As of `SideFolder`."""
-        if self._first is not None and self.journal.lines == 1:
-            return result_text(self._first)
-        return ", ".join(
-            f"{name} {NOTHING if returns.mean is None else decimal(returns.mean)}"
-            if won.mean is None
-            else f"{name} won {percent(won.mean)}"
-            for name, (returns, won) in self._totals.items()
-        )
+def _side_folder(path: Path) -> SideFolder:
+    """A folder by its journal of episodes."""
+    journal, totals, result = JournalReader(path), dict[str, tuple[Total, Total]](), ""
+    try:
+        for lines, _ in journal.batches(EpisodeRecord):
+            result = result or result_text(lines[0])
+            for part in in_parts(lines):
+                for policy, found in results_of(part).items():
+                    returns, won = totals.setdefault(policy, (Total(), Total()))
+                    returns.add([value for value in found.returns if not math.isnan(value)])
+                    won.add(found.won)
+        if journal.count != 1:
+            result = ", ".join(
+                f"{name} {NOTHING if returns.mean is None else decimal(returns.mean)}"
+                if won.mean is None
+                else f"{name} won {percent(won.mean)}"
+                for name, (returns, won) in totals.items()
+            )
+    except (ConfigError, OSError) as error:
+        result = f"damaged: {error}"
+    return SideFolder(path.parent.name, journal.count, result, (path.parent / "replays").is_dir())
 
 
 def is_shown(name: str) -> bool:
@@ -166,10 +139,10 @@ def is_shown(name: str) -> bool:
     return not name.startswith(".") and name.encode(errors="ignore").decode() == name
 
 
-def result_text(record: EpisodeRecord) -> str:
-    """The result: outcomes where there are any, else returns."""
+def result_text(record: EpisodeRecord, names: Sequence[str] = ()) -> str:
+    """The result: outcomes where there are any, else returns; `names` of who sits in each seat, else its policy."""
     parts = []
-    for seat in record.seats:
+    for seat, name in zip(record.seats, names or [seat.policy for seat in record.seats], strict=True):
         earned = NOTHING if seat.return_ is None else decimal(seat.return_)
-        parts.append(f"{seat.policy} {_RESULTS.get(seat.outcome or '', earned)}")
+        parts.append(f"{name} {_RESULTS.get(seat.outcome or '', earned)}")
     return ", ".join(dict.fromkeys(parts))

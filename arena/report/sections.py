@@ -28,7 +28,7 @@ from arena.report.learning import (
 )
 from arena.report.learning import results as of_results
 from arena.report.lineage import Lineage, lineage
-from arena.report.read_run import RunFiles, Source
+from arena.report.read_run import RunFiles
 from arena.report.recorded import SideGames, recorded, records, result_text
 from arena.report.replays import Place, Replay
 from arena.report.summary import PlanCards, PolicyRow, Summary, Timing, plan_cards, policy_rows, summarize, timing
@@ -41,7 +41,7 @@ MOST_RECORDED = 100  # episodes in the list of those that have a replay
 
 
 class PageData(msgspec.Struct, frozen=True):
-    """The whole page; `files` says from which bytes it was made, `without_winner` why games are not rated."""
+    """The whole page; `without_winner` says why games are not rated."""
 
     arena: str
     summary: Summary
@@ -65,7 +65,6 @@ class PageData(msgspec.Struct, frozen=True):
     replays: list[Replay]
     recorded: list[EpisodeRecord]
     recorded_left_out: int
-    files: list[Source]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -91,8 +90,8 @@ class Rated(NamedTuple):
     champions: Sequence[Champion] = ()
 
 
-def rated(files: RunFiles, *, meta: bool = True) -> Rated:
-    """Rates the players of a run; `meta`: with the measures of the meta-game, which take longest."""
+def rated(files: RunFiles) -> Rated:
+    """Rates the players of a run."""
     from arena.league.next_round import knockouts_won
     from arena.report.standings import standings
 
@@ -105,7 +104,7 @@ def rated(files: RunFiles, *, meta: bool = True) -> Rated:
         rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
-    found = standings(reading, files.config, rule=rule, meta=meta)
+    found = standings(reading, files.config, rule=rule)
     champions = knockouts_won(files.folder, files.config, reached=files.boundary or 0)
     return Rated(found, reading.without_winner, champions)
 
@@ -148,7 +147,6 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
         replays=[msgspec.structs.replace(one, result=results.get(_place(one), "")) for one in replays or ()],
         recorded=[*records(folder, files.episodes, known[:MOST_RECORDED])],
         recorded_left_out=max(0, len(known) - MOST_RECORDED),
-        files=list(files.sources),
     )
 
 
@@ -164,17 +162,15 @@ def _changes(files: RunFiles) -> list[Change]:
 
 
 def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:
-    """The results of these replays, without those of episodes that are not on record; each line is read once."""
+    """The results of these replays, without those of episodes that are not on record."""
     wanted, found, table = {*map(_place, replays)}, dict[Place, str](), files.episodes
     matches = {place[:2] for place in wanted}
-    places = zip(table.round[known].tolist(), table.match[known].tolist(), strict=True) if wanted else ()
-    rows = [row for row, place in zip(known, places, strict=False) if place in matches]
-    for one in records(files.folder, table, rows):
-        if (place := _place(one)) in wanted:
-            wanted.remove(place)
-            found[place] = result_text(one)
-            if not wanted:
-                break
+    rows = (row for row in known.tolist() if (table.round[row], table.match[row]) in matches)
+    for one in records(files.folder, table, rows):  # a line each, until all are found
+        if _place(one) in wanted:
+            found[_place(one)] = result_text(one)
+        if len(found) == len(wanted):
+            break
     return found
 
 

@@ -103,12 +103,10 @@ class Standings(msgspec.Struct, frozen=True):
         return min(row.low for row in rows), max(row.high for row in rows)
 
 
-def standings(
-    reading: ResultSet, config: Config, *, rule: DecidedConfig | None = None, meta: bool = True
-) -> Standings | None:
+def standings(reading: ResultSet, config: Config, *, rule: DecidedConfig | None = None) -> Standings | None:
     """The standings of the players that have met; None if these are fewer than two.
 
-    `rule` says when the order is decided; None: not asked for. `meta`: with the measures of the meta-game.
+    `rule` says when the order is decided; None: not asked for.
     """
     timeline, results = reading.timeline, reading.results
     if len(timeline.players) < 2:
@@ -149,7 +147,7 @@ def standings(
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),
-        meta=measures(scores) if meta and sides is None else [],
+        meta=measures(scores) if sides is None else [],
         curves={
             policy: StrengthCurve(
                 points,

@@ -100,12 +100,9 @@ class MatchCard(msgspec.Struct, frozen=True):
 class PlanCards(msgspec.Struct, frozen=True):
     """The plan: a card for each match."""
 
-    processes: int
     roles: int
-    matches: int
     root: int  # the rank that hosts the root
     cards: list[MatchCard]  # of the first matches
-    more: int  # how many matches are not shown
     idle: int  # ranks without a role
 
 
@@ -153,7 +150,7 @@ def summarize(files: RunFiles) -> Summary:
         updates=files.updates.counts.total(),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),
-        unfinished=sum(source.unfinished for source in files.sources),
+        unfinished=files.unfinished,
     )
 
 
@@ -222,11 +219,8 @@ def plan_cards(plan: PlanFile) -> PlanCards:
         ranks = [hosts.get((match.match, *place)) for place in places]
         cards.append(MatchCard(match.match, match.env, match.lanes, [*match.players], ranks))
     return PlanCards(
-        processes=plan.processes,
         roles=len(roles),
-        matches=len(plan.matches),
         root=next((rank for rank, role in roles if role.role == "root"), 0),
         cards=cards,
-        more=len(plan.matches) - len(cards),
         idle=sum(not rank.roles for rank in plan.ranks),
     )

@@ -17,7 +17,7 @@ _FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 
-_PAUSE, _PATIENCE = 50, 20_000  # milliseconds: between two checks, and the limit of every wait
+_PAUSE, _PATIENCE = 50, 120_000  # milliseconds: between two checks, and the limit of every wait on a busy machine
 expect.set_options(timeout=_PATIENCE)
 
 DESK, PHONE = (1440, 900), (390, 844)

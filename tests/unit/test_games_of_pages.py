@@ -76,7 +76,7 @@ def test_a_page_is_told_why_a_games_process_ends(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     async def messages() -> list[dict[str, Any]]:
-        games, found = Games(board_at(tmp_path)), []
+        games, found = Games(), []
         played = games.play("number", "game_program")
         reading = asyncio.create_task(anext(played))
         while "number" not in games._open:

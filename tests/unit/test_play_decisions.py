@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
 from arena.cli.play.decisions import Advice, check_playable, decisions, joined, lines, tables
-from arena.cli.play.human import Advisor, Human, configured
+from arena.cli.play.human import Advisor, Human
 from arena.errors import ConfigError
 from arena.game.labels import declared_labels
 from arena.game.spaces import stack
@@ -173,7 +173,7 @@ DUEL_SEEN: dict[str, Any] = {
 
 
 def given(algorithm: str, **options: Any) -> dict[str, Any]:
-    return {"algorithm": algorithm, "options": options, "load": None}
+    return {"algorithm": algorithm, "options": options, "load": None, "team": 1}
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,3 @@ def test_opponents_that_cannot_be_asked_are_dropped_and_told(monkeypatch: pytest
     unmade, mute = turn.notices
     assert unmade.startswith("unmade is not asked any more: AttributeError: nothing")
     assert mute.startswith("mute is not asked any more: KeyError: 'lost' (")
-
-
-def test_policies_that_decide_for_a_team_are_not_asked() -> None:
-    with pytest.raises(ConfigError, match="--advice: 'blue' decides for several entities at once"):
-        configured("blue", given("mappo"))

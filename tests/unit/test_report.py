@@ -47,7 +47,7 @@ from arena.report.lineage import Lineage
 from arena.report.numbers import FORMS, THIN
 from arena.report.page import CONTENTS, page, write_report
 from arena.report.read_run import RunReader, read_run
-from arena.report.recorded import SideFolder, SideReader, recorded, records, result_text
+from arena.report.recorded import SideFolder, recorded, records, result_text
 from arena.report.replays import LARGEST, Replay, compressed
 from arena.report.sections import page_data
 from full_disk import full_above
@@ -359,12 +359,11 @@ def test_appearances_are_the_means_of_a_slow_sum() -> None:
     rows = EpisodeRows()
     for begin in range(0, 300, 70):
         rows.take(episodes[begin : begin + 70], np.ones(len(episodes[begin : begin + 70]), np.int64))
-    table, appearances = rows.table(), 0
+    table = rows.table()
     for name in ("p0", "p1", "p2"):
         found = table.of(name)
         played = [one for one in episodes if not one.cut and name in {seat.policy for seat in one.seats}]
         assert found.episode.tolist() == [one.episode for one in played]
-        appearances += len(played)
         for one, mean, shares, known in zip(played, *found[1:], strict=True):
             mine = [seat for seat in one.seats if seat.policy == name]
             weights = [len(seat.entities) for seat in mine]
@@ -373,7 +372,6 @@ def test_appearances_are_the_means_of_a_slow_sum() -> None:
             for share, outcome in zip(shares, ends[1:], strict=True):
                 assert share == pytest.approx(np.average([seat.outcome == outcome for seat in mine], weights=weights))
             assert known == all(seat.outcome is not None for seat in mine)
-    assert table.appearances == appearances
 
 
 def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
@@ -433,20 +431,18 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_games_beside_the_run_are_read_in_parts_and_once(own: RunFolder) -> None:
-    long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=200, rounds=1)).episodes
-    reader, seen = RunReader(own.path), list[int]()
-    reader.look()
-    reader.side_games = SideReader(own)
-    while not seen or reader.side_games.share < 1:
-        seen.append(reader.look(most=20_000).side_games.shown[0].episodes)
-    assert len(seen) > 2 and seen == sorted({*seen}) and seen[-1] == len(lines(long))
-    before = long.read_bytes()
-    long.write_bytes(b"x" * len(before))  # what was read is not read again
-    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1]
-    with long.open("ab") as file:
-        file.write(before[: before.index(b"\n") + 1])
-    assert reader.look(most=20_000).side_games.shown[0].episodes == seen[-1] + 1
+def test_games_beside_the_run_are_read_once_and_the_newest_are_shown(
+    own: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=20, rounds=1)).episodes
+    reader = RunReader(own.path)
+    (before,) = reader.look().side_games.shown
+    with monkeypatch.context() as patch:
+        patch.setattr("arena.report.recorded._side_folder", None)
+        assert reader.look().side_games.shown == [before], "a journal that is as it was is not read again"
+    with long.open("a") as file:
+        file.write(long.read_text().splitlines()[0] + "\n")
+    assert reader.look().side_games.shown[0].episodes == before.episodes + 1
     for number in range(60):
         (own.path / "evaluations" / f"human-{number:04d}").mkdir()
         (own.path / "evaluations" / f"human-{number:04d}" / "episodes.jsonl").touch()

@@ -128,7 +128,7 @@ def test_both_seats_may_be_human(played: Play) -> None:
         "player_0: episode over after 2 ticks: return -2",
         "player_1: episode over after 2 ticks: return 2",
     ]
-    assert shown[-1] == "you lost (seat 0), you won (seat 1)"
+    assert shown[-1] == "you in seat 0 lost, you in seat 1 won"
     assert Path("kept/episodes.jsonl").exists()
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from arena.board import watch
 from arena.board.board import board_at
-from arena.board.live import SHARE, Page, State, _Followed, _Live, difference
+from arena.board.live import SHARE, Page, State, difference, followed
 from arena.board.runs import rows_of
 from arena.cli.main import main
 from arena.errors import ConfigError
@@ -182,7 +182,7 @@ def test_a_run_is_read_on_as_if_it_were_read_whole(tmp_path: Path) -> None:
     while slowly.share < 1:
         files = slowly.look(most=9000)
         shares.append(slowly.share)
-        assert not any(source.unfinished for source in files.sources)
+        assert files.unfinished == 0
     assert len(shares) > 3 and shares == sorted(shares)
     assert page_data(files) == page_data(expected)
 
@@ -221,8 +221,8 @@ def patched(old: Any, change: Any) -> Any:
     if "~" in change:
         first, last, items = change["~"]
         return [*old[:first], *items, *old[len(old) - last :]]
-    if "#" in change:
-        return [patched(one, change["#"][str(n)]) if str(n) in change["#"] else one for n, one in enumerate(old)]
+    if isinstance(old, list):
+        return [patched(one, change["&"][str(n)]) if str(n) in change["&"] else one for n, one in enumerate(old)]
     kept = {key: value for key, value in old.items() if key not in change["-"]}
     return kept | {key: patched(old.get(key), one) for key, one in change["&"].items()}
 
@@ -238,7 +238,7 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
         with folder.metrics.open("a") as file:
             file.write(json.dumps(line | {"ticks": 1999, "update": 99}) + "\n")
         change = next(events)["change"]
-    figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["#"]
+    figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["&"]
     assert [trace["&"]["x"]["~"][2] for trace in figure.values()] == [[1999.0]]
     assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
 
@@ -259,6 +259,9 @@ class CostlyPage(Page):
 
     looks, seconds = 0, 0.03
 
+    def begin(self) -> None:
+        pass
+
     def look(self) -> State:
         CostlyPage.looks += 1
         end = time.thread_time() + self.seconds
@@ -270,13 +273,13 @@ class CostlyPage(Page):
 
 
 def test_looks_take_a_small_share_of_a_core_also_at_damaged_files(tmp_path: Path) -> None:
-    followed = _Followed(board_at(tmp_path), CostlyPage, tmp_path)
-    rests = []
+    page, rests = CostlyPage(board_at(tmp_path), tmp_path), []
     for _ in range(4):
-        followed._look()
-        rests.append(followed._rest)
+        state, _ = page._look() or (page._state, b"")
+        page._state = state
+        rests.append(page._rest)
     assert rests[0] == 1.0, "the first page of a process takes longer than others"
-    assert all(rest >= CostlyPage.seconds / SHARE for rest in rests[1:]) and followed._made["error"] == "is damaged"
+    assert all(rest >= CostlyPage.seconds / SHARE for rest in rests[1:]) and page._state["error"] == "is damaged"
 
 
 def test_a_folder_that_vanishes_or_is_damaged_is_told(client: httpx.Client, runs: Path) -> None:
@@ -349,19 +352,18 @@ def test_watch_reads_a_long_run_in_parts(client: httpx.Client, runs: Path, monke
 def test_a_page_that_is_asked_for_as_its_task_ends_is_followed_anew(tmp_path: Path) -> None:
     async def ask() -> None:
         found = board_at(tmp_path)
-        live = found.one(_Live)
-        first = live.followed(found, CostlyPage, tmp_path)
-        assert live.followed(found, CostlyPage, tmp_path) is first
+        first = followed(found, CostlyPage, tmp_path)
+        assert followed(found, CostlyPage, tmp_path) is first
         first.shown_at = -math.inf
         await asyncio.sleep(0)
-        assert first.task.done() and live, "its callback has not been called yet"
-        second = live.followed(found, CostlyPage, tmp_path)
+        assert first.task.done() and found.pages, "its callback has not been called yet"
+        second = followed(found, CostlyPage, tmp_path)
         await asyncio.sleep(0)
-        assert second is not first and [*live.values()] == [second]
+        assert second is not first and [*found.pages.values()] == [second]
         second.shown_at = -math.inf
         await asyncio.wait([second.task])
         await asyncio.sleep(0)
-        assert not live
-        live.reader.shutdown()
+        assert not found.pages
+        await found.end()
 
     asyncio.run(ask())

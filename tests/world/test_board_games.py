@@ -192,6 +192,27 @@ def test_advice_plays_again_from_the_start_for_a_memory_alone(tmp_path: Path, mo
     assert "is not asked any more: KeyError: 'lost' (" in ask(4, advice=1)["why"]
 
 
+@pytest.mark.parametrize("seats", [["blue", "blue", "red", "red"], [["blue", "blue"], ["red", "red"]]])
+@pytest.mark.parametrize("algorithm", ["mappo", "maddpg"])
+def test_advice_of_a_team_is_what_each_of_its_entities_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, seats: list[Any]
+) -> None:
+    off_policy = {"learning_starts": 20, "batch_size": 8, "buffer_size": 200}
+    options = off_policy if algorithm == "maddpg" else {"n_steps": 40, "minibatch_size": 40, "learning_rate": 0.1}
+    policies = {"blue": {"algorithm": algorithm, "options": options}, "red": RANDOM}
+    game = {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 20, "blue_actions": "continuous"}}
+    run = train(one_match(game, policies, ticks=80, seats=seats, seed=1, record="replays"), tmp_path / "run")
+    assert main(["evaluate", str(run.path), "--episodes", "1"]) == 0  # with the best actions
+    says: list[dict[str, Any]] = []
+    pipe = SimpleNamespace(receive=lambda: None, say=lambda said, picture=None: says.append(said))
+    monkeypatch.setattr(watched, "game_pipe", lambda: pipe)
+    WatchedEpisode(str(run.path / "evaluations" / "last"), (0, 0, 0, 0))._play({"from": 0, "to": 20, "advice": 1})
+    frames = [said["entities"] for said in says if said["kind"] == "frame"]
+    asked = np.array([[one["advice"]["opinion"].choices for one in frame[:2]] for frame in frames[:-1]])
+    np.testing.assert_allclose(asked, [[one["choices"] for one in frame[:2]] for frame in frames[1:]], atol=1e-6)
+    assert len(asked) > 4 and np.ptp(asked, axis=1).any()
+
+
 def test_table_of_episodes_is_filtered(go: Callable[..., Page], runs: Path) -> None:
     lines = [json.loads(line) for line in (runs / "tictactoe" / "episodes.jsonl").read_text().splitlines()]
     go("/watch/tictactoe?episode=0/0/0/0")  # its code may be run

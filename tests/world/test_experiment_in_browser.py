@@ -97,11 +97,9 @@ def test_parallel_coordinates_hold_what_varies(runs: Path) -> None:
     folder, config = ExperimentFolder(runs / "rates"), parse_experiment(DATA).config
     rows = FollowedExperiment(folder, config).look()
     found = parallel(page_data(folder, config, rows), labels_of(rows))
-    assert [(axis.label, axis.log) for axis in found.axes] == [
-        ("learning_rate", True), ("gamma", False), ("episode_reward_mean", False),
-    ]  # fmt: skip
-    for place, trial in enumerate(found.trials):
-        values = [axis.values[place] for axis in found.axes]
+    assert [axis["label"] for axis in found["axes"]] == ["learning_rate", "gamma", "episode_reward_mean"]
+    for place, trial in enumerate(found["trials"]):
+        values = [axis["values"][place] for axis in found["axes"]]
         assert values == [10.0 ** (trial // 4 - 4), (0.9, 0.99)[trial // 2 % 2], reach(trial, 5)]
 
 

@@ -1,4 +1,4 @@
-"""The page of a tournament in the application, in a real Chromium: order, undecided pairs, crosstable, live."""
+"""A tournament on the page of its run, in a real Chromium: order, undecided pairs, crosstable, live."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def test_page_shows_what_the_tournament_has_found(
 ) -> None:
     results = read_results.read(cup).results
     found = table(results, PLAYERS, Rule(400, error=0.05, elo=20))
-    with opened(browser, served.address("/tournament/cup"), size=size, scheme=scheme) as sheet:
+    with opened(browser, served.address("/run/cup"), size=size, scheme=scheme) as sheet:
         expect(sheet.page.locator("#live")).to_have_text("connected")
-        assert sheet.page.locator(".state").text_content() == "finished"
+        expect(sheet.page.locator("#tournament .state")).to_have_text("finished")
+        expect(sheet.page.locator("#standings .standings").first).to_be_visible()
         order = sheet.page.locator("#standings .standings tbody th").all_text_contents()
         assert order == [row.player for row in found.rows]
         undecided = sheet.page.locator("table.open tbody tr")
@@ -84,14 +85,6 @@ def test_page_shows_what_the_tournament_has_found(
         assert sheet.complaints == []
 
 
-def test_tabs_lead_from_the_run_to_its_tournament(browser: Browser, served: Served) -> None:
-    with opened(browser, served.address("/run/cup")) as sheet:
-        sheet.page.get_by_role("link", name="Tournament", exact=True).click()
-        expect(sheet.page.get_by_role("link", name="Tournament", exact=True)).to_have_attribute("aria-current", "page")
-        sheet.page.locator("#crosstable a").click()
-        expect(sheet.page.locator("#payoff")).to_be_visible()
-
-
 def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> None:
     write(tmp_path, seconds=0.02)
     (tmp_path / "runs").mkdir()
@@ -100,12 +93,12 @@ def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path)
     )
     folder = RunFolder(tmp_path / "runs" / "cup")
     wait_for(lambda: folder.plan.exists() and folder.episodes.exists())
-    with board(tmp_path / "runs") as served, opened(browser, served.address("/tournament/cup")) as sheet:
+    with board(tmp_path / "runs") as served, opened(browser, served.address("/run/cup")) as sheet:
         sheet.page.evaluate("window.same = true")
         said = re.compile("^(No whole batch has been played yet|Every pair meets first|[0-9]+ pairs? of neighbors)")
-        expect(sheet.page.locator(".lead").first).to_have_text(said)
+        expect(sheet.page.locator("#tournament .lead")).to_have_text(said)
         games = sheet.page.locator("data[data-path='standings.games']").first
-        expect(sheet.page.locator(".state")).to_have_text("finished")
+        expect(sheet.page.locator("#tournament .state")).to_have_text("finished")
         assert finish(process).code == 0
         played = read_results.read(folder).results.games
         expect(games).to_have_attribute("value", str(played))
@@ -113,8 +106,9 @@ def test_a_tournament_that_goes_on_is_followed(browser: Browser, tmp_path: Path)
         assert sheet.complaints == []
 
 
-def test_other_runs_have_no_such_page(browser: Browser, tmp_path: Path) -> None:
+def test_other_runs_have_no_such_sections(browser: Browser, tmp_path: Path) -> None:
     write_league(tmp_path / "league", League(policies=2, episodes=20, rounds=1))
-    with board(tmp_path) as served, opened(browser, served.address("/tournament/league")) as sheet:
-        expect(sheet.page.locator("main")).to_contain_text("tournament.json is missing")
-        assert sheet.page.get_by_role("link", name="Tournament", exact=True).count() == 0
+    with board(tmp_path) as served, opened(browser, served.address("/run/league")) as sheet:
+        expect(sheet.page.locator("#standings .standings")).to_be_visible()
+        expect(sheet.page.locator("#tournament")).to_be_hidden()
+        expect(sheet.page.get_by_role("link", name="Tournament", exact=True)).to_be_hidden()

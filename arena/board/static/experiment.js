@@ -1,5 +1,6 @@
 // Parallel coordinates: an axis per option and one for the result, a line per trial; values are chosen on the axes.
 const [SPACE, HEIGHT, TOP, BOTTOM, SIDE] = [130, 300, 34, 16, 56];
+const FEW = 6; // values that stand beside an axis
 const SVG = "http://www.w3.org/2000/svg";
 const chosen = new Map(); // by the label of an axis, the shares of it between which lines are chosen: [low, high]
 
@@ -11,19 +12,28 @@ function make(parent, name, attributes = {}, words = "") {
   return element;
 }
 
-// Of an axis: where a value is on it, from 0 at the bottom to 1, and the words that stand beside it.
-function scaled(axis) {
-  const level = (value) => (axis.log ? Math.log10(value) : value);
-  const levels = axis.values.filter((value) => value !== null).map(level);
-  const [low, high] = [Math.min(...levels), Math.max(...levels)];
+// An axis, logarithmic where its numbers span magnitudes: where a value is on it, from 0 at the bottom to 1, and the
+// words that stand beside it. Values that are no numbers become their places.
+function scaled({ label, values }) {
+  let known = [...new Set(values.filter((value) => value !== null))];
+  let marks = [];
+  if (known.some((value) => typeof value !== "number")) {
+    const texts = [...new Set(known.map(worded))];
+    values = values.map((value) => (value === null ? null : texts.indexOf(worded(value))));
+    known = [...texts.keys()];
+    marks = [...texts.entries()];
+  } else if (known.length <= FEW) marks = known.map((value) => [value, text(value)]);
+  const log = Math.min(...known) > 0 && Math.max(...known) >= 20 * Math.min(...known);
+  const level = (value) => (log ? Math.log10(value) : value);
+  const [low, high] = [Math.min(...known.map(level)), Math.max(...known.map(level))];
   const share = (value) => (high > low ? (level(value) - low) / (high - low) : 0.5);
-  let marks = axis.marks;
   if (!marks.length) {
-    const values = [0, 1, 2, 3, 4].map((place) => low + ((high - low) * place) / 4);
-    marks = values.map((value) => (axis.log ? 10 ** value : value)).map((value) => [value, text(value)]);
+    const places = [0, 1, 2, 3, 4].map((place) => low + ((high - low) * place) / 4);
+    marks = places.map((place) => (log ? 10 ** place : place)).map((value) => [value, text(value)]);
   }
-  return { ...axis, share, marks };
+  return { label, values, share, marks };
 }
+const worded = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 function draw(svg) {
   const data = JSON.parse(document.getElementById("parallel-data").textContent);

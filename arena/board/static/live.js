@@ -14,8 +14,7 @@ function patched(old, change) {
     const [first, last, items] = change["~"];
     return [...old.slice(0, first), ...items, ...old.slice(old.length - last)];
   }
-  if ("#" in change) return old.map((one, place) => (place in change["#"] ? patched(one, change["#"][place]) : one));
-  const made = { ...old };
+  const made = Array.isArray(old) ? [...old] : { ...old };
   change["-"].forEach((key) => delete made[key]);
   for (const [key, one] of Object.entries(change["&"])) made[key] = patched(made[key], one);
   return made;
@@ -65,7 +64,7 @@ function smooth(values, weight) {
 }
 
 charts.view = (name, figure) => {
-  if (!OVER_TIME.test(name) || !tools.smoothing) return figure;
+  if (!OVER_TIME.test(name)) return figure;
   const { clock, smoothing, logx, logy } = setting();
   let data = figure.data;
   let unit = [1, clock];

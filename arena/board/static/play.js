@@ -233,11 +233,13 @@ function map(units, types, pick, state, title) {
   for (const { x, y } of units) box = [Math.min(box[0], x), Math.min(box[1], y), Math.max(box[2], x), Math.max(box[3], y)];
   const size = [box[2] - box[0], box[3] - box[1]], whole = units.every(({ x, y }) => Number.isInteger(x) && Number.isInteger(y));
   const cell = whole ? 1 : Math.max(...size, 1e-6) / 12, shared = new Map();
+  const own = units.find(({ unit }) => turn.decisions.some((decision) => decision.actor === unit))?.type; // in the picture's colors, where it has two
+  const [mine, other] = players.length === 2 && types.length === 2 ? [players[me.seat].color, players[1 - me.seat].color] : [];
   return element("div", { class: whole ? "map cells" : "map", style: { "--wide": size[0] / cell + 2, "--high": size[1] / cell + 2 } }, ...units.map((one) => {
     const place = `${one.x} ${one.y}`, before = shared.get(place) ?? 0;
     shared.set(place, before + 1);
     return element("button", { type: "button", class: `type-${types.indexOf(one.type) % 6} ${state(one.unit)}`, "data-unit": one.unit, disabled: !/open|done|target/.test(state(one.unit)), title: title(one), "aria-label": title(one), onclick: () => pick(one.unit),
-      style: { "--x": (one.x - box[0]) / cell + 1 + 0.16 * before, "--y": (box[3] - one.y) / cell + 1 + 0.16 * before } }, String(one.unit)); // y is up
+      style: { "--x": (one.x - box[0]) / cell + 1 + 0.16 * before, "--y": (box[3] - one.y) / cell + 1 + 0.16 * before, ...(mine && other ? { "--c": one.type === own ? mine : other } : {}) } }, String(one.unit)); // y is up
   }));
 }
 

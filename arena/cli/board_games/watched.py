@@ -22,7 +22,7 @@ import numpy as np
 from arena.cli.board_games.pipe import game_pipe, marks_of, run_program
 from arena.cli.play.decisions import decisions, tables
 from arena.cli.play.human import Advisor, failure_text
-from arena.cli.play.match import as_adviser
+from arena.cli.play.match import as_adviser, places_in_team
 from arena.cli.replay import EpisodeActions
 from arena.config import load_config
 from arena.config.schema import PolicyConfig
@@ -145,11 +145,16 @@ class WatchedEpisode:
     def _advisor(self, entity: int) -> Advisor | None:
         assert self._interface is not None
         if entity not in self._advisors:
-            name = self._match.manifest.entities[entity].policy
+            manifest = self._match.manifest.entities
+            in_order = sorted(range(len(manifest)), key=lambda place: manifest[place].seat)
+            places = places_in_team([manifest[place].policy for place in in_order])
+            name = manifest[entity].policy
             try:
                 name, policy = self._policy_near(name)
                 spaces = self._interface.observation_spaces[entity], self._interface.action_spaces[entity]
-                self._advisors[entity] = Advisor(name, as_adviser(name, policy), *spaces)
+                self._advisors[entity] = Advisor(
+                    name, as_adviser(name, policy, self._config), *spaces, places[in_order.index(entity)]
+                )
             except (ConfigError, ValueError, RuntimeError) as error:  # it tells nothing, or its weights do not fit
                 self._advisors[entity] = str(error)
             except Exception as error:  # of an algorithm

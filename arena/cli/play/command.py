@@ -16,7 +16,7 @@ import msgspec
 
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.cli.play.human import CLOSED_PIPE
-from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game, results
+from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game
 from arena.errors import ConfigError, located
 from arena.league.sources import Source
 from arena.preflight.external import refuse_external
@@ -25,6 +25,7 @@ from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.registry import import_plugins
 from arena.replay.verify import TEXT
+from arena.report.recorded import result_text
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run.evaluate import weights_of
@@ -56,8 +57,12 @@ class _TerminalOutput(MatchOutput):
             say(str(player))
 
     def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
-        for line in [*results(records, game.players), *filter(None, [rated])]:
-            say(line)
+        mine = [player.seat for player in game.players if player.human]
+        names = [f"you in seat {one.seat}" if one.human and len(mine) > 1 else one.name for one in game.players]
+        for record in JournalReader(records.episodes).lines(EpisodeRecord, missing_ok=True):
+            say(result_text(record, names))
+        if rated:
+            say(rated)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 _SECONDS = 0.2  # between two looks whether the process is ending
 CLOSED_PIPE = 128 + signal.SIGPIPE  # exit code
 
-BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
 _HELP = (
     "an answer is the number before a choice, or the beginning of its label; with --advice an empty line takes the "
     "choice marked with *; q ends the game"
@@ -66,9 +65,9 @@ _HELP = (
 class Human:
     """One seat, a PettingZoo parallel environment, that a human plays for some episodes.
 
-    `advice`, whose opinion is shown, and `judges`, the opponents, have the `name`, `algorithm`, `options` and `load` of
-    policies; judges are asked in the `seats` that they know. `seats`: of each entity that people play; `labels`:
-    likewise its `Labels` as plain data.
+    `advice`, whose opinion is shown, and `judges`, the opponents, are policies as of `as_adviser`; judges are asked in
+    the `seats` that they know. Of each entity that people play: its seat, its place (see `Advisor`), and its `labels`
+    as plain data.
 
     Attributes:
         console: what shows turns to the human, and asks for the choices.
@@ -85,6 +84,7 @@ class Human:
         ticks: int,
         seats: Mapping[str, int],
         labels: Mapping[str, Any],
+        places: Mapping[str, int] = {},
         episodes: int = 1,
         advice: Mapping[str, Any] | None = None,
         judges: Sequence[Mapping[str, Any]] = (),
@@ -93,16 +93,13 @@ class Human:
         self.console: Any = Console(named=len(seats) > 1)
         self._labels = msgspec.convert(labels, dict[str, Labels])
         self._notices: list[str] = []  # by the next turn
-        self._advisors: dict[str, Advisor] = {}
-        self._judges: dict[str, dict[str, Advisor]] = {}
+        self._advisors: dict[str, dict[str, Advisor]] = {}  # about each entity: judges by name, and the adviser by ""
         for agent in env.possible_agents:
-            spaces = env.observation_space(agent), env.action_space(agent)
-            if advice is not None:
-                self._advisors[agent] = Advisor(advice["name"], advice, *spaces)
-            self._judges[agent] = {}
+            spaces = env.observation_space(agent), env.action_space(agent), places.get(agent, 0)
+            self._advisors[agent] = {} if advice is None else {"": Advisor(advice["name"], advice, *spaces)}
             for one in (one for one in judges if seats.get(agent) in one["seats"]):
                 try:
-                    self._judges[agent][one["name"]] = Advisor(one["name"], one, *spaces)
+                    self._advisors[agent][one["name"]] = Advisor(one["name"], one, *spaces)
                 except (ConfigError, ValueError, RuntimeError):  # it tells nothing, or plays another kind of seat
                     pass
                 except Exception as error:
@@ -123,7 +120,7 @@ class Human:
         env, console = self.env, self.console
         for _ in range(self._episodes):
             observations, infos = env.reset()
-            for advisor in chain(self._advisors.values(), *map(dict.values, self._judges.values())):
+            for advisor in chain.from_iterable(map(dict.values, self._advisors.values())):
                 advisor.begin()
             console.see(0, infos)
             rewards = dict.fromkeys(env.agents, 0.0)
@@ -152,17 +149,13 @@ class Human:
         labels = self._labels[agent]
         spaces, mask = (self.env.observation_space(agent), self.env.action_space(agent)), fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask, labels)
-
-        def opinion(advisors: dict[str, Advisor], key: str) -> Advice | None:
+        found, advisors = dict[str, Advice](), self._advisors[agent]
+        for name in [*advisors]:
             try:
-                return advisors[key].advice(observation, mask, decided)
+                found[name] = advisors[name].advice(observation, mask, decided)
             except Exception as error:  # of an algorithm; the match needs no opinion
-                self._notices.append(failure_text(advisors.pop(key).name, error))
-                return None
-
-        advice = opinion(self._advisors, agent) if agent in self._advisors else None
-        by = {name: found for name in [*self._judges[agent]] if (found := opinion(self._judges[agent], name))}
-        notices, self._notices = self._notices, []
+                self._notices.append(failure_text(advisors.pop(name).name, error))
+        advice, notices, self._notices = found.pop("", None), self._notices, []
         return Turn(
             agent,
             tick,
@@ -171,7 +164,7 @@ class Human:
             tables(spaces[0], labels.observations, observation),
             decided,
             advice,
-            by,
+            found,
             notices,
         )
 
@@ -184,7 +177,6 @@ class Console:
 
     def __init__(self, source: int = 0, *, named: bool = False) -> None:
         self._source, self._named = source, named
-        self._terminal = sys.stdout.isatty()
         self._echo = not os.isatty(source)  # then the answers are seen nowhere else
         self._infos: Mapping[str, Mapping[str, Any]] = {}
 
@@ -206,7 +198,7 @@ class Console:
         advice = turn.advice
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
-        self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}", BOLD)
+        self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}")
         for line in (*turn.notices, *lines(turn.tables)):
             self.say(line)
         found = []
@@ -219,19 +211,17 @@ class Console:
         """Says how an episode of an entity has ended."""
         self._draw(entity)
         who = f"{entity}: " if self._named else ""
-        self.say(f"{who}episode over after {tick} ticks: return {earned:g}", BOLD)
+        self.say(f"{who}episode over after {tick} ticks: return {earned:g}")
 
     def _answer(self, tick: int, decision: Decision, advised: float | None, shares: Sequence[float] | None) -> float:
         """Asks until there is an answer; `advised`: the choice of the adviser, if there is one."""
         if shares is None:
-            question = decision.question() + ("" if advised is None else f", {self.styled(f'{advised:.4g}*', YELLOW)}")
+            question = decision.question() + ("" if advised is None else f", {advised:.4g}*")
         else:
             best = decision.options[int(np.argmax(shares))]
             advised = best.choice
             marked = [
-                self.styled(
-                    f"{option} {percent(share)}{'*' if option is best else ''}", YELLOW if option is best else ""
-                )
+                f"{option} {percent(share)}{'*' if option is best else ''}"
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"
@@ -241,7 +231,7 @@ class Console:
             if answer is None or answer == "q":
                 raise PlayerLeft(f"ended by the player at tick {tick}")
             if answer == "?":
-                self.say(_HELP, DIM)
+                self.say(_HELP)
                 continue
             if answer == "" and advised is not None:
                 return advised
@@ -249,14 +239,10 @@ class Console:
                 return chosen.choice
             self.say(f"{answer!r} is no choice here: {decision.listed()}")
 
-    def say(self, text: str, style: str = "") -> None:
-        """Writes a line; `style`, and styles in the text, count on a terminal alone."""
+    def say(self, text: str) -> None:
+        """Writes a line; colors of a game's text count on a terminal alone."""
         with _read():
-            say(self.styled(text, style), styles=True)
-
-    def styled(self, text: str, style: str) -> str:
-        """The text with a style, on a terminal."""
-        return f"\x1b[{style}m{text}\x1b[0m" if style and self._terminal else text
+            say(text, styles=True)
 
     def ask(self) -> str | None:
         """One line from the player, without the blanks around it; None at the end of the input."""
@@ -290,7 +276,10 @@ def _read() -> Iterator[None]:
 
 
 class Advisor:
-    """A policy that is asked, and does not play. `policy` has its `algorithm`, `options` and `load`.
+    """A policy that is asked about one entity, and does not play; `policy` as of `as_adviser`.
+
+    Of a policy that learns as a team, the entity has a `place` among those of the policy in its match, in the order of
+    their seats; several teams follow each other.
 
     The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
     fixed; a policy decides them independently of each other. Without that its own choice has all of the probability.
@@ -301,12 +290,20 @@ class Advisor:
     """
 
     def __init__(
-        self, name: str, policy: Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any]
+        self,
+        name: str,
+        policy: Mapping[str, Any],
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        place: int = 0,
     ) -> None:
         cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
-        env = SpecVectorEnv(observation_space, action_space, rows=1)
+        self._team = policy["team"]
+        self._place = place % self._team
+        entities = [str(entity) for entity in range(self._team)]
+        env = SpecVectorEnv(observation_space, action_space, rows=self._team, entities=entities)
         self._algorithm = from_spaces(
             cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
         )
@@ -335,7 +332,10 @@ class Advisor:
 
     def advice(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Advice:
         """What it thinks of the decisions of a tick, of which each has at least one option."""
-        seen, masks = stack(self._observation_space, [observation]), None if mask is None else mask[None]
+        # Without `served` it acts in a row of its place: those of the others in its team have no part in that.
+        rows, place = (self._team, self._place) if self._served is None else (1, 0)
+        seen = stack(self._observation_space, [observation] * rows)
+        masks = None if mask is None else np.repeat(mask[None], rows, axis=0)
         before: dict[str, Any] = {}
         if self._served is None:
             self._act = self._act or self._algorithm.actor(greedy=True)
@@ -343,16 +343,16 @@ class Advisor:
         else:
             before = {"memory": self._memory} if self.remembers else {}
             acted, self._memory = self._served.act(seen, masks, self._memory, None)
-        choices = numbers_of(self._action_space, row(self._action_space, acted, 0))
+        choices = numbers_of(self._action_space, row(self._action_space, acted, place))
         value = None
         if self._state_value is not None:
             values = self._state_value(seen, **before)
-            value = None if values is None else float(values[0])
+            value = None if values is None else float(values[place])
         shares: list[list[float] | None] = []
-        for place, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
+        for number, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
             if self._tells:
                 try:
-                    shares.append(self._shares(observation, mask, decided, place, before))
+                    shares.append(self._shares(observation, mask, decided, number, before))
                     continue
                 except ConfigError:  # not of these options, or this seat
                     self._tells = False
@@ -390,7 +390,7 @@ def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgor
     found = registry.configured_algorithm(
         policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
-    if (spec := spec_of(found.cls)).checks_team or "vector" not in spec.faces:
+    if "vector" not in spec_of(found.cls).faces:
         raise ConfigError(
             f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice"
         )

@@ -3,7 +3,6 @@
 game = human_match(frozen, source, output, match=0, seats=[0], against=["random"], advice=None, options={})
 prepare(game.config, ranks=1)    a run of it, in which `output.algorithm` plays the human's seats
 game.players                     who plays each seat
-results(run.folder, players)     who has won, after the run
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ from arena.opened import Run
 from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
+from arena.preflight.spec import spec_of
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder, numbered
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
 from arena.run.console import Output
+from arena.serving.policy import first_seat
 
 if TYPE_CHECKING:
     from arena.league.human_games import RatedGame
 
 BEST = "best"
-_RESULTS = {"win": "won", "loss": "lost", "draw": "drew"}
 _NO_LIMIT = 31_536_000.0  # seconds: a human may think for a year
 
 
@@ -92,9 +90,21 @@ class MatchOutput(Output, ABC):
         """Says who has won; `rated`: how the rating went; `kept`: whether the records stay."""
 
 
-def as_adviser(name: str, policy: PolicyConfig) -> dict[str, Any]:
-    """A policy for the option `advice` or `judges`."""
-    return {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
+def as_adviser(name: str, policy: PolicyConfig, config: Config) -> dict[str, Any]:
+    """A policy for the option `advice` or `judges`, with the entities of its `team` in a run of the configuration."""
+    found = {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
+    team, own = 1, policy_of_player(name, config)
+    if spec_of(configured(name, found).cls).checks_team:
+        if own is None:
+            raise ConfigError(f"{name!r} learns as a team of another run: choose a policy of this one", path="--advice")
+        seat = first_seat(config, own)
+        team = len(seat.interface.entities) * len(seat.teams[0])
+    return {**found, "team": team}
+
+
+def places_in_team(policies: Sequence[str]) -> list[int]:
+    """For each entity, in the order of seats, its place among those of its policy."""
+    return [policies[:entity].count(policy) for entity, policy in enumerate(policies)]
 
 
 def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
@@ -179,14 +189,13 @@ def human_match(
         adviser = config.policies.get(advice) or other_policy(source, advice, path="--advice")
         if adviser is None:
             raise ConfigError(f"there is no player {advice!r}; {nearest(advice, config.policies)}", path="--advice")
-        options["advice"] = as_adviser(advice, adviser)
-        configured(advice, options["advice"])
+        options["advice"] = as_adviser(advice, adviser, source.config)
     if output.on_pages:
         seats_of = seats_by_policy(config)
         options["judges"] = [
-            {**as_adviser(name, policy), "seats": sorted(seats_of.get(policy_of_player(name, config) or "", ()))}
+            {**as_adviser(name, policy, source.config), "seats": sorted(known)}
             for name, policy in policies.items()
-            if policy.algorithm != "random"
+            if policy.algorithm != "random" and (known := seats_of.get(policy_of_player(name, config) or ""))
         ]
     player = PolicyConfig(algorithm=output.algorithm, options=options)
     played = msgspec.structs.replace(
@@ -201,13 +210,16 @@ def human_match(
     interface = interface_of(plan)
     players: list[Player] = []
     mine: dict[str, int] = {}
+    seated: dict[str, str] = {}  # by entity the policy that has its seat in the run
     for number, (place, entities) in enumerate(zip(plan.seats, check_seats(plan, interface), strict=True)):
         names = tuple(interface.entities[entity] for entity in entities)
         kind = played.policies[place.policy].algorithm
         players.append(Player(number, names, place.policy, kind, place.policy == human))
         mine |= dict.fromkeys(names, number) if place.policy == human else {}
+        seated |= dict.fromkeys(names, policy_of(entry.seats[number]))
     labels = {name: msgspec.to_builtins(interface.labels_of(interface.entities.index(name))) for name in mine}
-    player = msgspec.structs.replace(player, options={**options, "seats": mine, "labels": labels})
+    places = dict(zip(seated, places_in_team([*seated.values()]), strict=True))
+    player = msgspec.structs.replace(player, options={**options, "seats": mine, "labels": labels, "places": places})
     return HumanMatch(msgspec.structs.replace(played, policies={**policies, human: player}), interface, players)
 
 
@@ -230,16 +242,3 @@ def place_for_records(folder: RunFolder) -> Path:
             (path := home / f"human-{number:04d}").mkdir(mode=0o700)
             break
     return path
-
-
-def results(folder: RunFolder, players: Sequence[Player]) -> list[str]:
-    """For each finished episode of such a run who has won, by its record; none in a game without winners."""
-    found = []
-    for line in JournalReader(folder.episodes).lines(EpisodeRecord, missing_ok=True):
-        outcomes = [(player, seat.outcome) for player, seat in zip(players, line.seats, strict=True) if seat.outcome]
-        texts = [f"{player.name} {_RESULTS[outcome]}" for player, outcome in outcomes]
-        if len({player.name for player, _ in outcomes}) < len(set(texts)):  # on both sides
-            texts = [f"{text} (seat {player.seat})" for text, (player, _) in zip(texts, outcomes, strict=True)]
-        if texts:
-            found.append(", ".join(dict.fromkeys(texts)))
-    return found
