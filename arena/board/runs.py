@@ -25,7 +25,7 @@ from arena.experiment.scheduler import State
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.records.lock import is_left, is_locked
+from arena.records.lock import has_failed, is_left, is_locked
 from arena.report.comparison import compared
 from arena.report.page import script_json, shown
 from arena.report.read_run import RewardLine, read_run
@@ -103,8 +103,8 @@ def _of_run(row: _Row, folder: RunFolder) -> None:
     results = [_decode(line) for line in _ends(folder.results)]
     row.done = max([boundary.newest_tick(folder) or 0, *(one.ticks for one in results)])
     over = bool(results and results[-1].done) or row.planned is None or row.done >= row.planned
-    ended = "killed" if is_left(folder.path) else "ended early"
-    row.state = "under way" if is_locked(folder.path) else "finished" if over else ended
+    ended = "finished" if over else "killed" if is_left(folder.path) else "ended early"
+    row.state = "under way" if is_locked(folder.path) else "failed" if has_failed(folder.path) else ended
     if results:
         first, last = results[0], results[-1]
         if last.time_total_s and first.time_total_s is not None:

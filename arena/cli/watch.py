@@ -36,7 +36,12 @@ LOOK_EVERY = 1.0  # seconds
 _START_LOOKS = 60  # for a run whose processes are starting
 _PATIENCE = 5  # looks: a run that is started again or resumed writes again within this time
 
-_ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
+_ENDS = {
+    RunStatus.ENDED_EARLY: "has ended early",
+    RunStatus.FAILED: "has failed",
+    RunStatus.KILLED: "was killed",
+    RunStatus.UNDER_WAY: "goes on",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

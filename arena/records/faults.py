@@ -1,4 +1,4 @@
-"""Faults that a run has survived: `faults.jsonl`, a line per fault, written by the root.
+"""Faults of a run: `faults.jsonl`, a line per fault that it has survived or that has ended it, written by the root.
 
 Every line has `time` (ISO 8601, UTC), `kind` and `hosts`, the names of the hosts on which something has failed (empty:
 not known; earlier versions have no such field); the rest depends on the kind:
@@ -6,6 +6,7 @@ not known; earlier versions have no such field); the rest depends on the kind:
     process       ranks (that died), done, replayed (ticks on record that are played again), seconds (from the death
                   until all roles were ready again)
     environment   match, tick, lanes (whose unfinished episodes are dropped), error, seconds (until it went on)
+    run           who (which role, or what), error: the line of the message that says most; the run has ended with it
 
 The file exists only if something has failed. A resumed run appends to it, and keeps all earlier faults, also those at
 ticks that are played again.
@@ -24,10 +25,11 @@ from arena.records.journal import Journal, JournalReader
 
 
 class FaultKind(Enum):
-    """What has failed: a process or an environment."""
+    """What has failed: a process, an environment, or the run."""
 
     ENVIRONMENT = "environment"
     PROCESS = "process"
+    RUN = "run"
 
 
 def log_fault(path: Path, kind: FaultKind, fields: Mapping[str, Any]) -> None:
@@ -62,6 +64,8 @@ def fault_text(line: Mapping[str, Any]) -> str:
         dropped = f"{lanes} unfinished episode{'s' * (lanes != 1)} dropped"
         place = f"match {line['match']}, tick {line['tick']}"
         return f"{place}: the game was made again in {line['seconds']:.2f} s, {dropped}: {line['error']}"
+    if line["kind"] == FaultKind.RUN.value:
+        return f"{line['who']}: {line['error']}; the whole message is in logs/rank-0000.log"
     rest = (f"{name} {value}" for name, value in line.items() if name not in ("time", "kind"))
     return f"{line['kind']}: {', '.join(rest)}"
 

@@ -22,6 +22,7 @@ from arena.errors import ConfigError
 from arena.records.atomic import private
 
 _NAME = "lock"
+FAILED = "failed"  # the text that the writer of a run leaves that has ended with an error
 _UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _MOST_BYTES = 4096  # of the text that names the holder
 _LOCKS: weakref.WeakSet[RunLock] = weakref.WeakSet()  # of this process
@@ -78,11 +79,11 @@ class RunLock:
         """False where the file system knows no locks, and after the release."""
         return self._descriptor is not None
 
-    def release(self) -> None:
-        """Releases the lock. Further calls do nothing."""
+    def release(self, text: str = "") -> None:
+        """Releases the lock, and leaves a text if the writer does not end normally. Further calls do nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            _write(descriptor, "")
+            _write(descriptor, text)
             os.close(descriptor)
 
     def forget(self) -> None:
@@ -141,6 +142,12 @@ def is_left(folder: Path | str) -> bool:
     """Whether the last writer of a folder did not end normally: the text is there, and the lock is free."""
     path = Path(folder) / _NAME
     return path.is_file() and path.stat().st_size > 0 and not is_locked(folder)
+
+
+def has_failed(folder: Path | str) -> bool:
+    """Whether the last writer of a folder has ended with an error."""
+    path = Path(folder) / _NAME
+    return path.is_file() and path.read_bytes() == FAILED.encode()
 
 
 def _locked(path: Path, flags: int, *, shared: bool = False) -> tuple[int, bool]:

@@ -145,13 +145,18 @@ class Run:
         """The descriptions of roles, by their addresses."""
         return {self.address(role): self.describe(role) for role in roles}
 
-    def resume_hint(self, place: str = "there", *, resumable: bool = True) -> str:
-        """How the run can be continued after an early end; `resumable`: whether all algorithms can be saved."""
+    def resume_hint(self, place: str = "", *, resumable: bool = True) -> str:
+        """How the run can be continued after an early end, from its newest boundary if no `place` is given.
+
+        `resumable`: whether all algorithms can be saved.
+        """
         if not self.has_resume:
             return "it cannot be resumed"
         if not resumable:
             return "it cannot be resumed: what some algorithm has learned cannot be saved and loaded"
-        return f"--resume goes on from {place}"
+        from arena.records.boundary import newest_tick  # slow to import, and seldom needed
+
+        return f"--resume goes on from {place or f'tick {newest_tick(self.folder) or 0}'}"
 
 
 def leg_at(boundary: Boundary, folder: RunFolder) -> Leg:

@@ -10,16 +10,17 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import round_of
 from arena.records.journal import JournalReader
-from arena.records.lock import is_left, is_locked
+from arena.records.lock import has_failed, is_left, is_locked
 from arena.records.result_file import read_results
 
 
 class RunStatus(Enum):
-    """Under way, finished, ended in good order with ticks left, or killed."""
+    """Under way, finished, ended in good order with ticks left, ended with an error, or killed."""
 
     UNDER_WAY = "under way"
     FINISHED = "finished"
     ENDED_EARLY = "ended early"
+    FAILED = "failed"
     KILLED = "killed"
 
 
@@ -33,6 +34,8 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
     planned = planned_ticks(config)
     if is_locked(folder.path):
         return RunStatus.UNDER_WAY
+    if has_failed(folder.path):
+        return RunStatus.FAILED
     if planned is not None and played >= planned:
         return RunStatus.FINISHED
     if is_left(folder.path):

@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class Stop:
     handled: bool = False  # the run checks for requests
     by: str = ""  # the part of the run itself that has asked first, such as a callback; empty: none
     _at_once: Collection[int] = ()
-    _answer: str = ""
+    _answer: Callable[[str], str] | None = None
     _signal_at: float | None = None  # the time of the first signal other than SIGUSR1
     _requeue: bool = False  # SIGUSR1 came before `number`
     _early: Collection[int] = ()  # signals before `listen`
@@ -79,11 +79,11 @@ class Stop:
         """Asks on behalf of a part of the run itself."""
         self.by = self.by or who
 
-    def listen(self, *, at_once: Collection[int] = (), answer: str = "") -> None:
+    def listen(self, *, at_once: Collection[int] = (), answer: Callable[[str], str] | None = None) -> None:
         """Handles the signals of this process; does nothing outside of its main thread, which alone can do so.
 
-        Those in `at_once` end the run at once. `answer` is written to stderr when a signal asks the run to end;
-        `{signal}` is its name. Raises KeyboardInterrupt if a signal has come before.
+        Those in `at_once` end the run at once. What `answer` returns for the name of a signal is written to stderr when
+        it asks the run to end. Raises KeyboardInterrupt if a signal has come before.
         """
         self._at_once, self._answer = at_once, answer
         if not takes_signals():
@@ -117,7 +117,7 @@ class Stop:
         if again and now < self._signal_at + ONE_REQUEST_SECONDS:
             return
         if self._answer and not again:
-            _write_to_launcher(f"{self._answer.format(signal=signal.Signals(number).name)}\n")
+            _write_to_launcher(f"{self._answer(signal.Signals(number).name)}\n")
         if again or not self.handled or number in self._at_once:
             raise KeyboardInterrupt(number)
 

@@ -10,12 +10,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
-from arena.errors import ConfigError, pluralize, shorten, shown
+from arena.errors import MISTAKE, ConfigError, WriteError, pluralize, shorten, shown
 from arena.plan.build import on_hosts
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
@@ -25,7 +25,7 @@ from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
 from arena.records.formats import plan_file, write_document
 from arena.records.journal import as_read
-from arena.records.lock import RunLock
+from arena.records.lock import FAILED, RunLock
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
@@ -55,7 +55,7 @@ Present = Callable[[Run, Scoreboard], None]
 _LOCK_SECONDS = 60.0  # until the lock of a dead root on another host is released, at most
 _MOST_HOSTS = 8  # in a line
 _LAUNCHER_ENDS = (
-    "arena: {{signal}} from the MPI launcher: Open MPI's ends its processes at once, and {hint}; SIGUSR1 to the "
+    "arena: {signal} from the MPI launcher: Open MPI's ends its processes at once, and {hint}; SIGUSR1 to the "
     "launcher saves the run first"
 )
 _log = logging.getLogger(__name__)
@@ -115,9 +115,10 @@ class Leader:
 
     def listen(self, run: Run) -> None:
         """Handles the signals of this process; raises KeyboardInterrupt if a signal has come before."""
-        hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
-        answer = _LAUNCHER_ENDS.format(hint=hint) if self._answers else ""
-        self._state.stop.listen(at_once=self._at_once, answer=answer)
+        def answer(name: str) -> str:
+            return _LAUNCHER_ENDS.format(signal=name, hint=run.resume_hint(resumable=self._state.resumable))
+
+        self._state.stop.listen(at_once=self._at_once, answer=answer if self._answers else None)
 
     def begin(self, run: Run) -> None:
         """Locks the run folder until the run ends, and logs into it; after a death, goes back to the boundary."""
@@ -217,9 +218,21 @@ class Leader:
         return 0
 
     def failure(self, run: Run, error: BaseException) -> Failed:
-        """The message after an error; removes the folder of a run that a signal has ended before it has begun."""
+        """The message after an error, which is put on record if the run has begun.
+
+        Removes the folder of a run that a signal has ended before that.
+        """
+        lock, begun = self._state.lock, self._state.stop.handled
         if not isinstance(error, KeyboardInterrupt):
-            return failure_of(error, f"root, {run.plan.place(0)}", run.origin)
+            failure = failure_of(error, f"root, {run.plan.place(0)}", run.origin)
+            if lock is not None and begun and failure.exit_code in (1, MISTAKE):
+                _log.error("%s\n%s", failure.who, failure.message)
+                lines = failure.message.splitlines()
+                line = lines[-1 if lines[0].startswith("Traceback") else 0]
+                with suppress(WriteError):  # the disk is full: this is what the message says
+                    log_fault(run.folder.faults, FaultKind.RUN, {"hosts": (), "who": failure.who, "error": line})
+                lock.release(FAILED)
+            return failure
         number: int = error.args[0] if error.args else signal.SIGINT
         if not run.resumed and not run.folder.config.exists():
             abandon(run)
@@ -227,8 +240,9 @@ class Leader:
         elif run.episodes is not None:
             text = f"; {_played_text(run)}"
         else:
-            hint = run.resume_hint("the newest boundary", resumable=self._state.resumable)
-            text = f"; what was played is in {shown(run.path)}, {hint}"
+            text = f"; what was played is in {shown(run.path)}, {run.resume_hint(resumable=self._state.resumable)}"
+            if lock is not None and begun:
+                lock.release("killed")
         # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
         by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
         return Failed(f"root, {run.plan.place(0)}", f"{by}{text}", 128 + number)
@@ -242,7 +256,7 @@ class Leader:
         elif stop.number is None:  # stopped by a callback: the run is over
             run.folder.requeue.unlink(missing_ok=True)
         by = f", {stop.phrase}" if stop.by else ""
-        hint = run.resume_hint(resumable=self._state.resumable) if run.episodes is None else _played_text(run)
+        hint = run.resume_hint("there", resumable=self._state.resumable) if run.episodes is None else _played_text(run)
         self._output.complain(f"arena: stopped at tick {tick}{by}; {hint}")
         if stop.number in ENDING_SIGNALS:
             self._output.complain(f"arena: ended by {signal.Signals(stop.number).name}")

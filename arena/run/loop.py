@@ -367,9 +367,10 @@ class Rank:
         failure: Failed | None
         if self._world.is_peer_failure(error):
             time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if it does not, this process does
-            hint = "" if run is None else run.resume_hint("the newest boundary", resumable=self._state.resumable)
+            hint = "" if run is None else run.resume_hint(resumable=self._state.resumable)
             # A message would be a reason, after which `arena train` does not start the run again.
             failure = None if mpirun.started_by_us() else Failed("a process of it has died", hint, exit_code=1)
+            self._state.lock = None  # the kernel releases it; its text is left, which shows that the run was killed
         elif self._leader is not None and run is not None:
             failure = self._leader.failure(run, error)
             if mpirun.started_by_us() and failure.exit_code == 128 + signal.SIGTERM:

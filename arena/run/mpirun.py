@@ -76,7 +76,6 @@ _IN_FOLDER = (
 )
 START_SECONDS = 300  # for all processes to start and to join
 _FOLDERS_SINCE = 5  # the version of Open MPI that keeps shared memory in a given folder
-_SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher to end after a process: Open MPI's may hang when many end at once
 _TOGETHER_SECONDS = 0.01  # processes that end within it have died together
@@ -372,6 +371,12 @@ class Known:
     made: str = ""  # the outermost folder made for it; empty: none was
     begun: bool = False
 
+    @property
+    def boundary(self) -> int:
+        """The newest tick from which the run can go on; -1: there is none. Without the modules that import NumPy."""
+        files = [] if self.folder is None else Path(self.folder).glob("boundaries/*.json")
+        return max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
+
 
 @dataclass
 class LauncherOutput:
@@ -647,11 +652,7 @@ def run(
             is_hung = not output.prepared and time.monotonic() - began >= START_SECONDS
             died = output.watched.since or time.time()
             before = [output.hosts.get(rank, "") for rank in range(processes)]
-            # The newest tick from which the run can go on; without the modules of its records, which import NumPy.
-            files = [] if known.folder is None else Path(known.folder).glob("boundaries/*.json")
-            reached = max((int(path.stem) for path in files if path.stem.isdecimal()), default=-1)
-            deaths = deaths + 1 if reached == boundary else 1
-            boundary = reached
+            deaths, boundary = deaths + 1 if known.boundary == boundary else 1, known.boundary
             lost: list[str] = []
             if hosts := hosts or allocated(os.environ):
                 in_use = [host.name for host in used or hosts]
@@ -706,7 +707,8 @@ def exit_status(
     After a signal n to this process, one of those `received`, it is 128 + n, after a kill of the launcher or its
     processes 1. `end` says why a run is not started again after a death.
     """
-    again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
+    boundary = output.known.boundary
+    again = f"; --resume goes on from tick {boundary}" if has_resume and boundary >= 0 else ""
     played = f"what was played is in the run folder{again}"
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and output.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
@@ -838,12 +840,12 @@ def _end_of(
 ) -> int:
     """Waits for a launcher and the processes of this host, and gives it the signals; returns its exit status.
 
-    The first signal that ends asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
-    `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
-    the run at once. SIGUSR1 is passed on when all processes have joined: before, it would end them, or be lost. `asks`
-    is the signal that the launcher passes on to the processes and lives on: Open MPI's SIGUSR2, MPICH's SIGINT.
+    The first signal that ends asks the run to save a boundary and to end, however long its slowest match needs; a
+    signal later than `ONE_REQUEST_SECONDS` kills it. While the processes start there is nothing to save, and the first
+    signal ends the run. SIGUSR1 is passed on when all processes have joined: before, it would end them, or be lost.
+    `asks` is the signal that the launcher passes on to the processes and lives on: Open MPI's SIGUSR2, MPICH's SIGINT.
     """
-    end_at = kill_at = float("inf")
+    kill_at = float("inf")
     signaled, passed_on, killed, stuck, reported = False, False, False, 0.0, time.monotonic()
     now = looked = reported
     while process.poll() is None:
@@ -855,16 +857,10 @@ def _end_of(
             process.send_signal(signal.SIGUSR1)
         if signals.ending and not signaled:
             signaled = True
-            if output.joined:
-                process.send_signal(asks)
-                end_at = now + _SAVING_SECONDS
-            else:
-                end_at = now
+            process.send_signal(asks if output.joined else signal.SIGTERM)
+            kill_at = kill_at if output.joined else now + _GRACE_SECONDS
         elif signals.ending and signals.ending[-1][1] >= signals.ending[0][1] + ONE_REQUEST_SECONDS:
-            end_at = min(end_at, now)
-        if now >= end_at and kill_at == float("inf"):
-            process.send_signal(signal.SIGTERM)
-            kill_at = now + _GRACE_SECONDS
+            kill_at = now
         if not one_host and now > looked + _LOOK_AT_LINKS_SECONDS:
             looked, output.cut_off = now, output.cut_off or cut_off_from(process.pid)
         # Time in which this process was stopped is not counted.

@@ -48,6 +48,7 @@ from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.result_file import read_results
+from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.roles.state import Display, RunState
@@ -463,7 +464,7 @@ class Trainer:
                 try:
                     in_one_process(replace(config, source=run.source, episodes=lanes, greedy=greedy), silent_display())
                 except BaseException as error:
-                    raise _error_of(self._leader.failure(run, error)) from error
+                    raise _error_of(failure_of(error, f"root, {run.plan.place(0)}", run.origin)) from error
                 folders.append(config.folder)
                 for other, score in scored(config.folder, ()).policies.items():
                     if score.episodes and name in ("", other):

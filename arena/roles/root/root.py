@@ -156,7 +156,8 @@ class Root:
             message = next(messages)
             if not early_stop.requested:
                 if stop.requested:
-                    self._display.message(f"{stop.phrase}: the run ends as soon as it is saved")
+                    again = "" if stop.requeue or stop.number is None else "; Ctrl-C again ends it at once, unsaved"
+                    self._display.message(f"{stop.phrase}: the run ends as soon as it is saved{again}")
                     early_stop.ask(progress.ticks)
                 elif results is not None and results.met is not None and (results.met.by_clock or not self.resumable):
                     early_stop.ask(progress.ticks)  # the rule does not wait for the leg's end
@@ -214,7 +215,8 @@ class Root:
         elif isinstance(message, UpdateRecord):
             progress.update(message)
         elif isinstance(message, Stopping):
-            early_stop.receive(message, progress.ticks)
+            if awaited := early_stop.receive(message, progress.ticks):
+                show(awaited)
         elif isinstance(message, Notice):
             show(message.text)
         elif isinstance(message, Restarted):
