@@ -45,7 +45,6 @@ from arena.experiment.scheduler import (
     State,
     StopRequested,
     StopTrial,
-    TimePassed,
     TrialAdded,
     TrialEnded,
 )
@@ -293,7 +292,6 @@ class Driver:
                 looked = time.monotonic()
                 self._look()
                 self._take_requests()
-                self._handle(TimePassed())
             if (following := self._scheduler.first_waiting) is not None:
                 self._write_config(following)  # now, while others play: a small trial takes 300 ms, the disk 5 to 20
             wait_for_end(self._processes.values(), _WAIT_SECONDS)
@@ -375,7 +373,7 @@ class Driver:
 
     def _handle(self, event: Event) -> None:
         """Gives an event to the scheduler, and does what it says."""
-        for instruction in self._scheduler.handle(event, time.monotonic()):
+        for instruction in self._scheduler.handle(event):
             match instruction:
                 case Note():
                     self._note(instruction)

@@ -22,8 +22,6 @@ from typing import NamedTuple
 from arena.errors import MISTAKE
 from arena.experiment.slots import Place, Slots
 
-SAVING_SECONDS = 40.0
-"""For a trial that was asked to end; it gives itself 30 s to save and 5 s to end its processes."""
 _STOPPED = "stopped; --resume goes on with it"
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
@@ -85,11 +83,7 @@ class EndRequested(NamedTuple):
     at_once: bool = False
 
 
-class TimePassed(NamedTuple):
-    """Nothing has happened but time."""
-
-
-Event = TrialAdded | TrialEnded | PruneRequested | StopRequested | EndRequested | TimePassed
+Event = TrialAdded | TrialEnded | PruneRequested | StopRequested | EndRequested
 
 
 # instructions
@@ -136,10 +130,10 @@ class _Task:
     gpus: float
     attempt: int
     place: Place | None = None
-    deadline: float | None = None  # until which it has time to save; None: it was not asked
+    stopping: bool = False  # asked to save and to end
     held: bool = False  # asked to end, it alone; if it is paused, it does not wait for slots
     pruned: str = ""  # why it is no longer worth its time; empty: it is
-    killed: str = ""  # why; empty: it was not
+    killed: bool = False
 
 
 class Scheduler:
@@ -179,7 +173,7 @@ class Scheduler:
     def _closed(self) -> bool:
         return self._ending or (self._most_errors is not None and self._errors >= self._most_errors)
 
-    def handle(self, event: Event, now: float) -> list[Instruction]:
+    def handle(self, event: Event) -> list[Instruction]:
         """What is to be done, in order."""
         found: list[Instruction] = []
         match event:
@@ -193,23 +187,21 @@ class Scheduler:
             case PruneRequested() | StopRequested():
                 task = self._tasks[event.trial]
                 pruned = event.why if isinstance(event, PruneRequested) else ""
-                if task.number in self._running and task.deadline is None:
-                    task.held, task.pruned, task.deadline = True, pruned, now + SAVING_SECONDS
+                if task.number in self._running and not task.stopping:
+                    task.held, task.pruned, task.stopping = True, pruned, True
                     found.append(StopTrial(task.number))
                 elif task.number in self._waiting or (task.held and task.number not in self._running):
                     self._waiting = [number for number in self._waiting if number != task.number]
                     task.held, state = not pruned, State.PRUNED if pruned else State.PAUSED
                     found.append(Note(task.number, state, task.attempt, why=pruned or _STOPPED))
-            case EndRequested() | TimePassed():
-                self._ending |= isinstance(event, EndRequested)
-                at_once = isinstance(event, EndRequested) and event.at_once
+            case EndRequested(at_once):
+                self._ending = True
                 for task in (self._tasks[number] for number in sorted(self._running)):
-                    late = isinstance(event, TimePassed) and task.deadline is not None and now >= task.deadline
-                    if (at_once or late) and not task.killed:
-                        task.killed = f"killed: it has not saved within {SAVING_SECONDS:.0f} s" if late else "killed"
+                    if at_once and not task.killed:
+                        task.killed = True
                         found.append(Kill(task.number))
-                    elif isinstance(event, EndRequested) and not at_once and task.deadline is None:
-                        task.deadline = now + SAVING_SECONDS
+                    elif not at_once and not task.stopping:
+                        task.stopping = True
                         found.append(StopTrial(task.number))
         return [*found, *self._start()]
 
@@ -222,7 +214,7 @@ class Scheduler:
             state = State.PRUNED if task.pruned else State.PAUSED
             why = task.pruned or (_STOPPED if task.held else "asked to end")
         elif event.exit != 0 and task.killed:
-            state, why = (State.PRUNED if task.pruned else State.PAUSED), task.killed
+            state, why = (State.PRUNED if task.pruned else State.PAUSED), "killed"
         elif event.exit == MISTAKE:
             state, why = State.ERROR, "a mistake in its configuration (exit 2)"
         elif event.exit != 0:
@@ -236,7 +228,7 @@ class Scheduler:
         task.attempt += again and event.exit != 0
         if again or (state is State.PAUSED and not self._ending and not task.held):
             insort(self._waiting, task.number)
-        task.place, task.deadline, task.pruned, task.killed = None, None, "", ""
+        task.place, task.stopping, task.pruned, task.killed = None, False, "", False
         task.held &= state is State.PAUSED
         return [Note(task.number, state, task.attempt, event.exit, why)]
 

@@ -87,9 +87,11 @@ def run_role(
     except BaseException as error:
         if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
-        who = f"{run.describe(role)}, {run.plan.place(run.plan.rank_of(role))}"
+        rank = run.plan.rank_of(role)
+        who = f"{run.describe(role)}, {run.plan.place(rank)}"
         failure = failure_of(error, who, run.origin, several_hosts=bool(run.plan.hosts))
-        _log.error("%s\n%s", failure.who, failure.message)
+        if rank != 0:  # which logs all failures
+            _log.error("%s\n%s", failure.who, failure.message)
         with suppress(RunStopped):  # the root has ended already, because of another role's error
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure

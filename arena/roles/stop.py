@@ -1,6 +1,6 @@
 """Graceful-stop requests, by signals or callbacks: noted at once, followed when the run can be saved.
 
-SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number; signals within two seconds are one request,
+SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number; signals within a second are one request,
                    as `timeout` signals a process and then its group
 SIGHUP             the same: the terminal is gone; still ignored where it was, as by `nohup`
 SIGUSR1            save a boundary, end with 0: the run is to be resumed, as by a batch system; another signal after it
@@ -23,7 +23,7 @@ from types import FrameType
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_SIGNALS = (*ENDING_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
-ONE_REQUEST_SECONDS = 2.0  # signals within this time of the first one are the same request
+ONE_REQUEST_SECONDS = 1.0  # signals within this time of the first one are the same request
 
 
 def handled_signals() -> list[signal.Signals]:

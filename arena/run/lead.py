@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arena.callbacks import Callbacks
@@ -187,7 +188,8 @@ class Leader:
         kept, display = RunState(stop=state.stop), silent_display()  # of an evaluation
         if played.evaluated is None:
             kept, display = state, self._display or output.display(run)
-        with RootWatchdog(scheduler, played, end=self._end_processes) if self._watched else nullcontext():
+        end, record = self._end_processes, partial(self._record, run)
+        with RootWatchdog(scheduler, played, end=end, record=record) if self._watched else nullcontext():
             step = play_legs(scheduler, roles, played, kept, display, begins)
         if played.evaluated is None:
             if step.stopped_at is None:
@@ -222,16 +224,9 @@ class Leader:
 
         Removes the folder of a run that a signal has ended before that.
         """
-        lock, begun = self._state.lock, self._state.stop.handled
         if not isinstance(error, KeyboardInterrupt):
             failure = failure_of(error, f"root, {run.plan.place(0)}", run.origin)
-            if lock is not None and begun and failure.exit_code in (1, MISTAKE):
-                _log.error("%s\n%s", failure.who, failure.message)
-                lines = failure.message.splitlines()
-                line = lines[-1 if lines[0].startswith("Traceback") else 0]
-                with suppress(WriteError):  # the disk is full: this is what the message says
-                    log_fault(run.folder.faults, FaultKind.RUN, {"hosts": (), "who": failure.who, "error": line})
-                lock.release(FAILED)
+            self._record(run, failure)
             return failure
         number: int = error.args[0] if error.args else signal.SIGINT
         if not run.resumed and not run.folder.config.exists():
@@ -241,11 +236,23 @@ class Leader:
             text = f"; {_played_text(run)}"
         else:
             text = f"; what was played is in {shown(run.path)}, {run.resume_hint(resumable=self._state.resumable)}"
-            if lock is not None and begun:
-                lock.release("killed")
+            if self._state.lock is not None and self._state.stop.handled:
+                self._state.lock.release("killed")
         # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
         by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
         return Failed(f"root, {run.plan.place(0)}", f"{by}{text}", 128 + number)
+
+    def _record(self, run: Run, failure: Failed) -> None:
+        """Puts a failure on record: in the log, and if the run has begun in its faults and its lock."""
+        if failure.exit_code not in (1, MISTAKE):  # the player of `arena play` has left
+            return
+        _log.error("%s\n%s", failure.who, failure.message)
+        if self._state.lock is not None and self._state.stop.handled:
+            lines = failure.message.splitlines()
+            line = lines[-1 if lines[0].startswith("Traceback") else 0]
+            with suppress(WriteError):  # the disk is full: this is what the message says
+                log_fault(run.folder.faults, FaultKind.RUN, {"hosts": (), "who": failure.who, "error": line})
+            self._state.lock.release(FAILED)
 
     def stopped(self, run: Run, tick: int) -> int:
         """Says how a run that has ended by request at a tick can be continued; returns the exit status."""

@@ -47,7 +47,7 @@ _EXIT_WITH_1 = {  # machine code of `_exit(1)` on Linux, as a function that igno
 class RootWatchdog:
     """A context manager: watches the scheduler of the root's process while it runs, and ends the process by `end`.
 
-    The reason why the run ends is written to `console`; None: a copy of stderr.
+    The reason why the run ends is written to `console`, None: a copy of stderr, and given to `record`.
     """
 
     def __init__(
@@ -57,9 +57,11 @@ class RootWatchdog:
         *,
         console: IO[str] | None = None,
         end: Callable[[int], object] = os._exit,
+        record: Callable[[Failed], object] = lambda _failure: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._run, self._console, self._end, self._clock = host, run, console, end, clock
+        self._record = record
         self._limit, self._hint = run.plan.config.call_limit, run.plan.config.call_limit_text
         self._period = self._limit / _CHECKS
         self._over = threading.Event()
@@ -130,6 +132,7 @@ class RootWatchdog:
                         os.write(1, _SHOW_CURSOR.encode())
                     # To a stream that no role uses: the role that hangs may hold the lock of stderr.
                     write_failure(failure, self._console or os.fdopen(os.dup(2), "w"))
+                self._record(failure)
                 self._end(failure.exit_code)
 
     def _send(self, facts: object) -> None:

@@ -11,7 +11,6 @@ import pytest
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.scheduler import (
-    SAVING_SECONDS,
     EndRequested,
     Event,
     Instruction,
@@ -23,7 +22,6 @@ from arena.experiment.scheduler import (
     State,
     StopRequested,
     StopTrial,
-    TimePassed,
     TrialAdded,
     TrialEnded,
 )
@@ -45,80 +43,82 @@ def notes(instructions: list[Instruction]) -> list[tuple[int, State]]:
 
 
 def add(machine: Scheduler, number: int, processes: int = 1) -> list[Instruction]:
-    return [done for trial in range(number) for done in machine.handle(TrialAdded(trial, processes), 0.0)]
+    return [done for trial in range(number) for done in machine.handle(TrialAdded(trial, processes))]
 
 
 def test_trials_start_in_order_as_slots_are_free() -> None:
     machine = scheduler(2)
     assert starts(add(machine, 4)) == [0, 1]
-    assert starts(machine.handle(TrialEnded(1, 0), 1.0)) == [2]
-    assert starts(machine.handle(TrialEnded(0, 0), 2.0)) == [3]
+    assert starts(machine.handle(TrialEnded(1, 0))) == [2]
+    assert starts(machine.handle(TrialEnded(0, 0))) == [3]
     assert not machine.is_over
-    machine.handle(TrialEnded(2, 0), 3.0)
-    machine.handle(TrialEnded(3, 0), 3.0)
+    machine.handle(TrialEnded(2, 0))
+    machine.handle(TrialEnded(3, 0))
     assert machine.is_over
 
 
 def test_small_trials_pass_a_large_one_that_waits() -> None:
     machine = scheduler(3)
     sizes = [2, 3, 1, 1]
-    found = [done for trial, size in enumerate(sizes) for done in machine.handle(TrialAdded(trial, size), 0.0)]
+    found = [done for trial, size in enumerate(sizes) for done in machine.handle(TrialAdded(trial, size))]
     assert starts(found) == [0, 2]
-    assert starts(machine.handle(TrialEnded(0, 0), 1.0)) == [3]
+    assert starts(machine.handle(TrialEnded(0, 0))) == [3]
 
 
 @pytest.mark.parametrize("code", [1, -9, 139])
 def test_failed_trial_is_retried_then_in_error(code: int) -> None:
     machine = scheduler(1, retries=1)
     add(machine, 2)
-    found = machine.handle(TrialEnded(0, code), 1.0)
+    found = machine.handle(TrialEnded(0, code))
     assert notes(found) == [(0, State.PENDING)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [2]
-    found = machine.handle(TrialEnded(0, code), 2.0)
+    found = machine.handle(TrialEnded(0, code))
     assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others continue"
 
 
 def test_configuration_mistake_is_not_retried() -> None:
     machine = scheduler(1, retries=5)
     add(machine, 1)
-    assert notes(machine.handle(TrialEnded(0, 2), 1.0)) == [(0, State.ERROR)]
+    assert notes(machine.handle(TrialEnded(0, 2))) == [(0, State.ERROR)]
 
 
 def test_no_trial_starts_after_too_many_errors() -> None:
     machine = scheduler(2, most_errors=1)
     add(machine, 5)
-    assert starts(machine.handle(TrialEnded(0, 1), 1.0)) == []
+    assert starts(machine.handle(TrialEnded(0, 1))) == []
     assert not machine.is_over, "the other one still runs"
-    machine.handle(TrialEnded(1, 0), 2.0)
+    machine.handle(TrialEnded(1, 0))
     assert machine.is_over
 
 
 def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
     machine = scheduler(2)
     add(machine, 3)
-    assert machine.handle(EndRequested(), 1.0) == [StopTrial(0), StopTrial(1)]
-    assert machine.handle(EndRequested(), 2.0) == []
-    assert notes(machine.handle(TrialEnded(0, 0, saved=True), 3.0)) == [(0, State.PAUSED)]
-    assert notes(machine.handle(TrialEnded(1, 0), 3.0)) == [(1, State.TERMINATED)], "it had no tick left"
+    assert machine.handle(EndRequested()) == [StopTrial(0), StopTrial(1)]
+    assert machine.handle(EndRequested()) == []
+    assert notes(machine.handle(TrialEnded(0, 0, saved=True))) == [(0, State.PAUSED)]
+    assert notes(machine.handle(TrialEnded(1, 0))) == [(1, State.TERMINATED)], "it had no tick left"
     assert machine.is_over
 
 
-def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
-    machine = scheduler(1)
-    add(machine, 1)
-    machine.handle(EndRequested(), 10.0)
-    assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS - 0.1) == []
-    assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS) == [Kill(0)]
-    assert machine.handle(TimePassed(), 99.0 + SAVING_SECONDS) == [], "once"
-    assert notes(machine.handle(TrialEnded(0, -9), 60.0)) == [(0, State.PAUSED)]
+def test_second_request_kills_trials_once_and_leaves_them_paused() -> None:
+    machine = scheduler(2)
+    add(machine, 2)
+    machine.handle(StopRequested(0))
+    assert machine.handle(EndRequested()) == [StopTrial(1)]
+    assert machine.handle(EndRequested(at_once=True)) == [Kill(0), Kill(1)]
+    assert machine.handle(EndRequested(at_once=True)) == []
+    assert notes(machine.handle(TrialEnded(0, -9))) == [(0, State.PAUSED)]
+    assert machine.handle(TrialEnded(1, -9)) == [Note(1, State.PAUSED, 1, -9, "killed")]
+    assert machine.is_over
 
 
 def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
     machine = scheduler(1)
     add(machine, 2)
-    assert machine.handle(PruneRequested(0), 1.0) == [StopTrial(0)]
-    assert machine.handle(PruneRequested(0), 1.0) == []
-    found = machine.handle(TrialEnded(0, 0, saved=True), 2.0)
+    assert machine.handle(PruneRequested(0)) == [StopTrial(0)]
+    assert machine.handle(PruneRequested(0)) == []
+    found = machine.handle(TrialEnded(0, 0, saved=True))
     assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
 
 
@@ -128,25 +128,25 @@ def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
 def test_one_trial_is_ended_by_request_whether_it_runs_or_waits(request_: type[Any], state: State) -> None:
     machine = scheduler(1, retries=1)
     add(machine, 4)
-    assert notes(machine.handle(request_(2), 1.0)) == [(2, state)], "it had not begun"
+    assert notes(machine.handle(request_(2))) == [(2, state)], "it had not begun"
     paused = state is State.PAUSED
-    assert notes(machine.handle(StopRequested(2), 1.0)) == [(2, state)] * paused, "each request is answered"
-    assert notes(machine.handle(PruneRequested(2), 1.0)) == [(2, State.PRUNED)] * paused
-    assert machine.handle(PruneRequested(2), 1.0) == []
-    assert machine.handle(request_(0), 1.0) == [StopTrial(0)]
-    found = machine.handle(TrialEnded(0, 0, saved=True), 2.0)
+    assert notes(machine.handle(StopRequested(2))) == [(2, state)] * paused, "each request is answered"
+    assert notes(machine.handle(PruneRequested(2))) == [(2, State.PRUNED)] * paused
+    assert machine.handle(PruneRequested(2)) == []
+    assert machine.handle(request_(0)) == [StopTrial(0)]
+    found = machine.handle(TrialEnded(0, 0, saved=True))
     assert notes(found) == [(0, state)] and starts(found) == [1]
-    machine.handle(request_(1), 3.0)
-    found = machine.handle(TrialEnded(1, 1), 4.0)  # it fails while it saves
+    machine.handle(request_(1))
+    found = machine.handle(TrialEnded(1, 1))  # it fails while it saves
     assert notes(found) == [(1, state)] and starts(found) == [3]
-    machine.handle(TrialEnded(3, 0), 5.0)
-    assert machine.is_over and machine.handle(TimePassed(), 6.0) == []
+    machine.handle(TrialEnded(3, 0))
+    assert machine.is_over
 
 
 def test_trial_ended_by_another_user_is_continued() -> None:
     machine = scheduler(1)
     add(machine, 1)
-    found = machine.handle(TrialEnded(0, 0, saved=True), 1.0)
+    found = machine.handle(TrialEnded(0, 0, saved=True))
     assert notes(found) == [(0, State.PAUSED)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [1], "that was no failure"
 
@@ -154,7 +154,7 @@ def test_trial_ended_by_another_user_is_continued() -> None:
 def test_resumed_experiment_starts_unfinished_trials() -> None:
     machine = scheduler(4)
     states = [State.TERMINATED, State.PAUSED, State.ERROR, State.PRUNED, State.PENDING]
-    found = [done for trial, state in enumerate(states) for done in machine.handle(TrialAdded(trial, 1, state), 0.0)]
+    found = [done for trial, state in enumerate(states) for done in machine.handle(TrialAdded(trial, 1, state))]
     assert starts(found) == [1, 4]
 
 
@@ -190,12 +190,12 @@ def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> N
         elif rng.random() < 0.01:
             event, ending = EndRequested(), True
         else:
-            event = TimePassed()
+            continue
         if isinstance(event, TrialEnded):
             del held[event.trial]
             asked.discard(event.trial)
             failures[event.trial] += event.exit in (1, -9)
-        for instruction in machine.handle(event, 0.0):
+        for instruction in machine.handle(event):
             match instruction:
                 case Start(trial):
                     assert trial not in held and not ending
@@ -285,4 +285,4 @@ def test_as_many_trials_start_as_the_plan_says(
     assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
     machine = Scheduler(slots, at_once=plan.file.config.at_once)
     trials = [TrialAdded(number, processes, gpus=plan.file.config.gpus) for number in range(plan.number)]
-    assert len(starts([done for trial in trials for done in machine.handle(trial, 0.0)])) == together
+    assert len(starts([done for trial in trials for done in machine.handle(trial)])) == together
