@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
+from arena.config import load_config
 from arena.records import checkpoint
+from arena.records.faults import fault_text
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.roles.status import RunStatus, run_status
 from faulty_workers import name_of
 from in_process import one_match
 from run_cli import Ended, train
@@ -67,6 +72,12 @@ def test_failure_is_reported_once(parts: Any, ranks: int | None, words: str, who
     assert words in ended.err
     assert who in ended.err
     assert "MPI_ABORT" not in ended.err, "the launcher's banner is removed"
+    run = RunFolder(tmp_path / "run")
+    if run.config.exists():  # it had begun
+        (line,) = JournalReader(run.faults)
+        assert f"{line['who']}: " in fault_text(line) and words in fault_text(line)
+        assert (line["kind"], line["who"] in ended.err, words in run.log_path(0).read_text()) == ("run", True, True)
+        assert run_status(run, load_config(run.config), played=0) is RunStatus.FAILED
 
 
 @pytest.mark.parametrize("how", ["_exit 0", *(pytest.param(how, marks=pytest.mark.long) for how in ("_exit", "segv"))])

@@ -235,7 +235,7 @@ def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> N
     assert ended.code == 1
     words = "arena: SIGTERM from the MPI launcher" if own else "arena: the run has ended: "
     assert words in ended.err
-    assert "--resume goes on from the newest boundary" in ended.err
+    assert "--resume goes on from tick 0" in ended.err
 
 
 @pytest.mark.openmpi

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import threading
+import time
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,16 +16,20 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
+from arena.records.lock import is_left
+from arena.roles.stop import ONE_REQUEST_SECONDS
 from arena.run import segments
 from arena.run.segments import SHARED_MEMORY, find_unmapped
 from in_process import one_match
 from run_cli import (
+    PATIENCE,
     Ended,
     alone,
     children,
     differences,
     finish,
     left_by,
+    newest_boundary,
     ranks_in,
     reached_by_hand,
     started,
@@ -218,7 +224,7 @@ def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
     assert ended.code == 1
     # The other process may end within the same moment.
     assert re.search("ha(s|ve) died, 3 deaths without a new boundary, more than `restarts` allows; ", ended.err)
-    assert "--resume goes on from the newest boundary" in ended.err
+    assert "--resume goes on from tick 0" in ended.err
 
 
 @pytest.mark.openmpi
@@ -229,7 +235,7 @@ def test_death_under_an_mpirun_of_the_user_ends_the_run_with_a_line(tmp_path: Pa
     os.kill(ranks_in(tmp_path)[2], signal.SIGKILL)
     ended = finish(process)
     assert ended.code != 0
-    assert "--resume goes on from the newest boundary" in ended.err
+    assert "--resume goes on from tick 0" in ended.err
 
 
 def test_processes_end_with_the_command_that_has_started_them(tmp_path: Path) -> None:
@@ -273,6 +279,49 @@ def test_signal_saves_a_boundary_that_resumes(
     assert list(JournalReader(run / "metrics.jsonl"))[-1]["ticks"] > tick
     assert not (run / "requeue").exists()
     assert not (run / "faults.jsonl").exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_waits_for_the_slowest_match_but_not_twice(again: bool, tmp_path: Path) -> None:
+    """A match plays on while the other one waits for a file, which comes after the first Ctrl-C, or never."""
+    run, file, lines = tmp_path / "run", tmp_path / "file", list[str]()
+    process = started(
+        tmp_path,
+        {
+            "ticks": 10**6,
+            "envs": {
+                "fast": {"make": "games:Slow", "kwargs": {"seconds": 0.001}},
+                "slow": {"make": "games:Waiting", "kwargs": {"file": str(file)}},
+            },
+            "policies": {"blue": RANDOM, "red": RANDOM},
+            "matches": [{"env": "fast", "seats": ["blue"]}, {"env": "slow", "seats": ["red"]}],
+        },
+    )
+    assert process.stdout is not None and process.stderr is not None
+    reader = threading.Thread(target=lambda: [lines.append(line) for line in process.stdout or ()], daemon=True)
+    reader.start()
+    played = re.compile(r"^(\d+)/\d+ ticks of all matches")
+    wait_for(lambda: any((found := played.match(line)) and int(found[1]) > 2000 for line in lines))
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: any("; Ctrl-C again ends it at once, unsaved" in line for line in lines))
+    if again:
+        time.sleep(ONE_REQUEST_SECONDS)
+        process.send_signal(signal.SIGINT)
+    else:
+        file.touch()
+    assert process.wait(PATIENCE) == 130
+    reader.join()
+    said, end = "".join(lines), process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    if again:
+        assert "; what was played is in the run folder; --resume goes on from tick 0\n" in end
+        assert is_left(run) and newest_boundary(run) == 0
+    else:
+        tick = newest_boundary(run)
+        assert f"all matches end at tick {tick}; match 1 of 'slow' is at tick " in said
+        assert f"arena: stopped at tick {tick}; --resume goes on from there" in end
+        assert tick > 2000 and not is_left(run)
 
 
 def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:

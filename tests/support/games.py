@@ -49,6 +49,20 @@ class Slow(Countdown):
         return super().step(action)
 
 
+class Waiting(Countdown):
+    """Waits in all steps but the first until a file exists."""
+
+    def __init__(self, length: int = 5, file: str = "") -> None:
+        super().__init__(length)
+        self.file, self.steps = file, 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        while self.steps > 1 and not os.path.exists(self.file):
+            time.sleep(0.01)
+        return super().step(action)
+
+
 class BusyTouchdown(Touchdown):
     """Computes for `seconds` of processor time in every tick of its lanes."""
 

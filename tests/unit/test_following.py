@@ -14,6 +14,7 @@ from arena.cli.watch import FollowedRun, await_start, watch
 from arena.errors import ConfigError
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.records.folder import RunFolder
+from arena.records.lock import FAILED
 from league_folders import League, write_league
 
 
@@ -144,6 +145,8 @@ def test_folder_without_a_run_is_not_awaited(tmp_path: Path) -> None:
         ("", 1000, "the run has finished"),
         ("", 2000, "the run has ended early at tick 3000; --resume goes on from tick 3000"),
         ('{"pid": 1}', 2000, "the run was killed at tick 3000; --resume goes on from tick 3000"),
+        (FAILED, 2000, "the run has failed at tick 3000; --resume goes on from tick 3000"),
+        (FAILED, 1000, "the run has failed at tick 3000; --resume goes on from tick 3000"),
         ("", UNBOUNDED_TICKS, "the run has finished"),
         ('{"pid": 1}', UNBOUNDED_TICKS, "the run was killed at tick 3000"),
     ],

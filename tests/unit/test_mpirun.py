@@ -252,17 +252,20 @@ def test_end_without_a_reason_restores_the_cursor_and_suggests_resume(
     status: int,
     received: list[int],
     has_resume: bool,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: has_resume)
-    begun = output(known=mpirun.Known("run", made="run", begun=True), hosts={0: "n0"})
+    (tmp_path / "boundaries").mkdir()
+    for name in ("000000000000.json", "000000000500.json", "other.json"):
+        (tmp_path / "boundaries" / name).touch()
+    begun = output(known=mpirun.Known(str(tmp_path), made="run", begun=True), hosts={0: "n0"})
     found = mpirun.exit_status(status, received, begun, has_resume=has_resume)
     assert found == (130 if received else 1)
     out, err = capsys.readouterr()
     assert out == ("\x1b[?25h\n" if has_resume else ""), "on a terminal alone"
-    said = "; --resume goes on from the newest boundary, if there is one\n"  # it may save none: the launcher knows not
-    assert err.endswith(said) == has_resume
+    assert err.endswith("; --resume goes on from tick 500\n") == has_resume
 
 
 @pytest.mark.parametrize(
@@ -543,7 +546,8 @@ def test_run_is_started_again_as_often_as_allowed(
     err = capsys.readouterr().err
     assert ("arena: the run has ended: the MPI launcher on " in err) == (status == 1)
     assert ("more than `restarts` allows" in err) == (status == 1 and restarts > 0)
-    assert ("--resume goes on from the newest boundary" in err) == (status == 1)
+    assert ("what was played is in the run folder" in err) == (status == 1)
+    assert "--resume" not in err, "there is no boundary"
 
 
 def test_deaths_before_a_new_boundary_are_not_counted(lonely: Path) -> None:

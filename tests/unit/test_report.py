@@ -34,7 +34,7 @@ from arena.records import boundary
 from arena.records.folder import MANIFEST, RunFolder, match_path
 from arena.records.formats import Boundary, Terms
 from arena.records.journal import JournalReader
-from arena.records.lock import RunLock
+from arena.records.lock import FAILED, RunLock
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.report import page as report_page
 from arena.report import sections
@@ -116,6 +116,7 @@ def test_summary_equals_counts_of_the_journals(league: RunFolder, told: Any) -> 
     [
         (2000, "", "ended early"),
         (2000, '{"pid": 1}', "killed"),
+        (2000, FAILED, "failed"),
         (UNBOUNDED_TICKS, "", "finished"),
     ],
 )
@@ -124,6 +125,7 @@ def test_killed_run_differs_from_an_ended_one(own: RunFolder, ticks: int, lock: 
     own.lock.write_text(lock)
     unbounded, told, text = ticks == UNBOUNDED_TICKS, numbers(own), page(read_run(own.path))
     assert told["summary"]["state"] == state
+    assert ("It has failed: " in text, "the run has ended with the last one" in text) == ((state == "failed"),) * 2
     assert told["summary"]["ticks_planned"] == (None if unbounded else 3 * ticks)
     assert ("as episodes need" in text) == unbounded
     assert (told["lengths"][0]["over_time"] is None, "lengths-0-time" not in text) == (unbounded, unbounded)

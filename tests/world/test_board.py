@@ -25,7 +25,7 @@ from arena.board.runs import rows_of
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.experiment.folder import ExperimentFolder
-from arena.records.lock import RunLock
+from arena.records.lock import FAILED, RunLock
 from arena.report.read_run import RunReader, read_run
 from arena.report.sections import page_data
 from boards import Served, board
@@ -117,8 +117,9 @@ def test_the_list_says_what_a_run_does(tmp_path: Path) -> None:
     assert (row.state, row.done) == ("ended early", 1600)
     with RunLock.take(folder.path):
         assert [row.state for row in rows_of(board_at(tmp_path / "runs"))] == ["under way"]
-    (folder.path / "lock").write_text("{}")
-    assert [row.state for row in rows_of(board_at(tmp_path / "runs"))] == ["killed"]
+    for text, state in ((FAILED, "failed"), ("{}", "killed")):
+        (folder.path / "lock").write_text(text)
+        assert [row.state for row in rows_of(board_at(tmp_path / "runs"))] == [state]
     folder.results.write_text("no JSON\n")
     assert [row.state for row in rows_of(board_at(tmp_path / "runs"))] == ["damaged"]
 
