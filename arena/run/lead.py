@@ -116,6 +116,7 @@ class Leader:
 
     def listen(self, run: Run) -> None:
         """Handles the signals of this process; raises KeyboardInterrupt if a signal has come before."""
+
         def answer(name: str) -> str:
             return _LAUNCHER_ENDS.format(signal=name, hint=run.resume_hint(resumable=self._state.resumable))
 

@@ -7,15 +7,19 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from arena.cli.main import main
 from arena.config import parse_config, yaml
+from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
 from arena.records.folder import RunFolder
+from arena.records.lock import has_failed, is_left
+from arena.roles.protocol import Stopping
 from arena.roles.root.early_stop import EarlyStop
 from arena.roles.root.legs import NextStep
 from arena.roles.state import RunState
@@ -24,6 +28,8 @@ from arena.run.lead import Leader
 from arena.run.loop import in_one_process
 from arena.run.prepare import begin, prepare
 from arena.terminal.display import silent_display
+from arena.transport import Endpoint, Order, Tag
+from arena.transport.pickling import unpack
 from in_process import one_match
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -157,7 +163,7 @@ def test_stop_works_at_any_point_of_the_matches(
 ) -> None:
     def ask(self: EarlyStop, ticks: Mapping[int, int]) -> None:
         self.requested = True
-        self._order(max(ticks.values()) + ahead, ticks)
+        self._order(max(ticks.values()) + ahead, [*ticks])
 
     monkeypatch.setattr(EarlyStop, "ask", ask)
     result, folder = stopped(duel(pipeline=pipeline), tmp_path)
@@ -215,3 +221,68 @@ def test_main_leaves_no_handler_behind_and_runs_in_any_thread(
         run()
     assert statuses == [0]
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+class Orders:
+    """In the place of the root's endpoint: notes the orders to stop and the ends that are confirmed, by address."""
+
+    def __init__(self) -> None:
+        self.ordered: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def order(self, to: int, _order: Order, data: bytes) -> None:
+        self.ordered[to] = int.from_bytes(data, "little")
+
+    def send(self, to: int, _tag: Tag, data: bytes) -> None:
+        self.ends[to] = unpack(data).until
+
+
+def stopping(tmp_path: Path, ticks: dict[int, int], **changes: Any) -> tuple[EarlyStop, Orders, list[int]]:
+    """An early stop of two matches that is asked for at these ticks; with the addresses of their environments."""
+    run = replace(prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run")), **changes)
+    orders = Orders()
+    found = EarlyStop(cast(Endpoint, orders), run, run.leg, 4000)
+    found._began -= 100.0  # seconds
+    found.ask(ticks)
+    return found, orders, [run.address(Role(RoleKind.ENVIRONMENT, match)) for match in ticks]
+
+
+def test_all_matches_end_at_one_tick_and_the_slowest_is_named(tmp_path: Path) -> None:
+    ticks = {0: 1000, 1: 10}
+    stop, orders, (fast, slow) = stopping(tmp_path, ticks)
+    first = orders.ordered[fast]
+    assert first == orders.ordered[slow] > 1000
+    assert stop.receive(Stopping(1, first, 11, holds=True), ticks) == ""
+    assert stop.receive(Stopping(0, first, first + 5, holds=False), ticks) == ""  # it has passed that tick
+    later = orders.ordered[fast]
+    assert (later, orders.ends) == (orders.ordered[slow], {}) and later > first + 5
+    assert stop.receive(Stopping(1, first, 11, holds=True), ticks) == "", "an answer to the earlier order"
+    assert stop.receive(Stopping(0, later, first + 6, holds=True), ticks) == "" and orders.ends == {}
+    said = stop.receive(Stopping(1, later, 12, holds=True), ticks)
+    assert orders.ends == {fast: later, slow: later} and stop.until == later
+    seconds = (later - 10) * 100.0 / 10
+    assert said.startswith(f"all matches end at tick {later}; match 1 of 'game' is at tick 10, about ")
+    assert seconds <= int(said.split()[-4]) < 2 * seconds
+
+
+def test_matches_without_learning_end_for_themselves(tmp_path: Path) -> None:
+    ticks = {0: 1000, 1: 10}
+    stop, orders, (fast, slow) = stopping(tmp_path, ticks, episodes=5)
+    assert 10 < orders.ordered[slow] < 100 < 1000 < orders.ordered[fast]
+    assert stop.receive(Stopping(1, orders.ordered[slow], 11, holds=True), ticks) == ""
+    assert orders.ends == {slow: orders.ordered[slow]}, "it does not wait for the other one"
+    passed = orders.ordered[fast]
+    stop.receive(Stopping(0, passed, passed + 5, holds=False), ticks)
+    assert orders.ordered[fast] > passed + 5 and orders.ordered[slow] == orders.ends[slow]
+    stop.receive(Stopping(0, orders.ordered[fast], passed + 6, holds=False), ticks)  # it has played all its episodes
+    assert orders.ends == {slow: orders.ordered[slow]}
+
+
+def test_run_that_a_second_signal_ends_is_not_ended_in_good_order(tmp_path: Path) -> None:
+    run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
+    begin(run, resumable=True)
+    leader = Leader(RunState(stop=Stop(handled=True)))
+    leader.lock(run)
+    failure = leader.failure(run, KeyboardInterrupt(signal.SIGINT))
+    assert failure.exit_code == 130 and failure.message.endswith("--resume goes on from tick 0")
+    assert is_left(run.path) and not has_failed(run.path)

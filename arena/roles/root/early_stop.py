@@ -5,8 +5,9 @@
     root          if all hold: confirms the end. If one is past it: orders a later tick                 -> Go
 
 An environment answers at once, even while it waits for actions. If one match has played the leg to its planned end,
-the other matches must play to that end too. Where no policy learns, nothing depends on a common tick: each match ends for
-itself.
+the other matches must play to that end too. Where no policy learns, no common tick is needed: each match ends alone.
+A leg has no bound on how far a match may be ahead of another one: matches whose long updates come at different ticks
+would have to wait for each other in turn.
 """
 
 from __future__ import annotations
