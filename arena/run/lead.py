@@ -249,7 +249,7 @@ class Leader:
             return
         _log.error("%s\n%s", failure.who, failure.message)
         if self._state.lock is not None and self._state.stop.handled:
-            lines = failure.message.splitlines()
+            lines = failure.message.splitlines() or [""]
             line = lines[-1 if lines[0].startswith("Traceback") else 0]
             with suppress(WriteError):  # the disk is full: this is what the message says
                 log_fault(run.folder.faults, FaultKind.RUN, {"hosts": (), "who": failure.who, "error": line})
