@@ -91,7 +91,7 @@ def examine(
     """
     registry.import_plugins(plan.config.imports)
     for each in (plan, *later):
-        check_external(each)
+        check_external(each, each.matches)
     lines: list[str] = []
     players: dict[str, _ResolvedPolicy] = {}
     for name, policy in plan.policies.items():

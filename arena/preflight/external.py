@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from arena import registry
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
-from arena.plan.plan import Plan
+from arena.plan.plan import MatchPlan, Plan
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -22,24 +23,30 @@ def external_kinds(plan: Plan) -> dict[int, str]:
     Raises:
         ConfigError: an ordinary environment has the key `external`, or its name is unknown.
     """
-    kinds = {}
-    for match in plan.matches:
-        kind = registry.external_kind(match.game.make)
-        if kind is not None:
-            kinds[match.match] = kind
-        elif match.game.external is not None:
-            raise ConfigError(
-                f"{match.game.make} is an environment that the arena steps; this key is for external games, which ask "
-                f"for actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
-                path=f"envs.{match.env}.external",
-            )
-    return kinds
+    found = {match.match: _kind(match) for match in plan.matches}
+    return {number: kind for number, kind in found.items() if kind is not None}
 
 
-def check_external(plan: Plan) -> None:
-    """Refuses a plan that asks external games for something that they cannot do."""
-    kinds = external_kinds(plan)
-    for match in (plan.matches[number] for number in kinds):
+def _kind(match: MatchPlan) -> str | None:
+    kind = registry.external_kind(match.game.make)
+    if kind is None and match.game.external is not None:
+        raise ConfigError(
+            f"{match.game.make} is an environment that the arena steps; this key is for external games, which ask "
+            f"for actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
+            path=f"envs.{match.env}.external",
+        )
+    return kind
+
+
+def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
+    """Refuses what a plan asks of the external games of these matches, if they cannot do it.
+
+    `arena check` passes all matches. The start of a run passes those whose games are external by their name alone; the
+    environment of any other match, which alone imports its class, passes that match.
+    """
+    for match in matches:
+        if _kind(match) is None:
+            continue
         rules, env = match.game.external or TickRules(), f"envs.{match.env}"
         if rules.min_asking > match.lanes:
             raise ConfigError(
@@ -73,9 +80,9 @@ def check_external(plan: Plan) -> None:
                 "every collective call; set the seconds after which an empty tick is played",
                 path=f"{env}.external.idle_tick_s",
             )
-    if kinds and plan.config.evaluation is not None and len(kinds) == len(plan.matches):
-        text = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
-        raise ConfigError(text, path="evaluation")
+        if plan.config.evaluation is not None and None not in map(_kind, plan.matches):
+            text = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
+            raise ConfigError(text, path="evaluation")
 
 
 def refuse_external(config: Config) -> None:

@@ -14,6 +14,7 @@ from arena.errors import ConfigError
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
+from arena.preflight.external import check_external
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:
@@ -21,7 +22,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
 
     Raises:
         ConfigError: a module of `imports` that cannot be imported; an unknown short name, even if no match uses it; a
-            callback, a logger, or a custom rule or generator that cannot be made; or what `make_plan` refuses.
+            callback, a logger, or a custom rule or generator that cannot be made; what `make_plan` refuses; or what games over
+            HTTP or simulators cannot do.
     """
     registry.import_plugins(config.imports)
     registry.check_names(
@@ -30,6 +32,7 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
         {name: [wrapper for wrapper, _ in entry.wrapped_in] for name, entry in config.envs.items()},
     )
     plan = make_plan(config, ranks=ranks)
+    check_external(plan, [match for match in plan.matches if match.game.make in registry.EXTERNAL])
     made(plan.config.callbacks)
     made(plan.config.loggers, "loggers")
     sending = [one for one in map(CallbackConfig.of, plan.config.loggers) if one.class_ in registry.LOGGERS]

@@ -8,16 +8,21 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
+import arena
 from arena.config import parse_config
 from arena.dataset import open_dataset
 from arena.errors import ConfigError
+from arena.game.api import Interface
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import RoleFailed
+from arena.run.planning import checked_plan
+from external_connections import entities_of
 from external_games import Line
 from in_process import NOTES, one_match, play
 from policies.offline.importance_sampling import estimate
@@ -184,22 +189,42 @@ def test_raising_loop_is_recreated_with_restart(tmp_path: Path, monkeypatch: pyt
     assert "the walker has fallen" in (found.folder.faults).read_text()
 
 
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"record": "replays"}, "record"),
-        ({"rounds": 2}, "rounds"),
-        ({"matches": [{"env": "game", "seats": ["blue"], "lanes": 2, "pipeline": 2}]}, r"matches\[0\].pipeline"),
-        ({"matches": [{"env": "game", "seats": ["blue"], "copies": 2}]}, "envs.game.external.idle_tick_s"),
-        ({"evaluation": {"every": 10_000, "episodes": 2}, "checkpoint_every": 10_000}, "evaluation"),
-        ({"envs": {"game": {"make": "external_games:Silent", "wrappers": ["grayscale"]}}}, "envs.game.wrappers"),
-        (
-            {"envs": {"game": {"make": "external_games:Silent", "external": {"min_asking": 2}}}},
-            "envs.game.external.min_asking",
-        ),
-        ({"envs": {"game": {"make": "cover", "external": {}}}}, "envs.game.external"),
-    ],
-)
-def test_unsupported_features_of_external_games_are_refused(changes: dict[str, Any], path: str) -> None:
+WALK = Interface(("walker",), (Box(-1.0, 1.0, (1,), np.float32),), (Discrete(2),), (0,))
+SILENT, HTTP = "external_games:Silent", "http"
+CANNOT: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # keys of the configuration and of `envs.game`, the path
+    ({"record": "replays"}, {}, "record"),
+    ({"rounds": 2}, {}, "rounds"),
+    ({"matches": [{"env": "game", "seats": ["blue"], "lanes": 2, "pipeline": 2}]}, {}, r"matches\[0\].pipeline"),
+    ({"matches": [{"env": "game", "seats": ["blue"], "copies": 2}]}, {}, "envs.game.external.idle_tick_s"),
+    ({"evaluation": {"every": 100, "episodes": 2}, "checkpoint_every": 100}, {}, "evaluation"),
+    ({}, {"wrappers": ["grayscale"]}, "envs.game.wrappers"),
+    ({}, {"external": {"min_asking": 2}}, "envs.game.external.min_asking"),
+    ({}, {"make": "cover", "external": {}}, "envs.game.external"),
+    (
+        {"policies": {"blue": {"algorithm": "sb3:PPO"}}, "matches": [{"env": "game", "seats": ["blue"], "lanes": 2}]},
+        {},
+        r"matches\[0\].seats\[0\]",
+    ),
+    ({"matches": [{"round_robin": {"env": "game", "policies": ["blue", "red"]}}]}, {}, r"matches\[0\].round_robin"),
+]
+
+
+@pytest.mark.parametrize("make", [SILENT, HTTP])
+@pytest.mark.parametrize(("changes", "env", "path"), CANNOT)
+def test_what_external_games_cannot_do_is_refused_by_all(
+    make: str, changes: dict[str, Any], env: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    """By `arena check`; at the start of a run, which imports no game; and by the environment of a game that is a class."""
+    kwargs = {"port": 0, "entities": entities_of(WALK)} if make == HTTP else {}
+    data = {**match("Silent"), "envs": {"game": {"make": make, "kwargs": kwargs, **env}}, **changes}
+    data["policies"] = {"blue": RANDOM, "red": RANDOM, **data["policies"], **changes.get("policies", {})}
+    config = parse_config({"name": "test", **data}, source="test")
     with pytest.raises(ConfigError, match=path):
-        examine(make_plan(parse_config({"name": "test", **match("Silent"), **changes}, source="test")))
+        examine(make_plan(config))
+    if data["envs"]["game"]["make"] == HTTP:
+        with pytest.raises(ConfigError, match=path):
+            checked_plan(config, ranks=1)
+    folder = tmp_path / "run"
+    with pytest.raises(ConfigError, match=path):
+        arena.train(config, ranks=1, run_dir=folder)
+    assert not folder.exists()

@@ -16,6 +16,7 @@ from arena import registry
 from arena.external.connection import Connection
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.preflight.examine import constructor_errors_reported, external_games
+from arena.preflight.external import check_external
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.reports import Reports
@@ -36,6 +37,7 @@ class Environment:
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RunState) -> None:
         self._endpoint, self._match = endpoint, match
         self._stopwatch = run.stopwatch(endpoint)
+        check_external(run.plan, [match])
         self._kind = registry.external_kind(match.game.make)
         connection = None if self._kind is None else memory.connections.get(match.match)
         if self._kind is not None and connection is None:
