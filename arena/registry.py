@@ -430,6 +430,15 @@ def external_kind(make: str) -> str | None:
     return None
 
 
+def game_arguments(make: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an environment that describe its games; other values of the rest may be given at a resume.
+
+    The rest are the keys that say where and how external games are reached: those outside of `Options.GAME`.
+    """
+    options = getattr(environment_factory(make), "Options", None) if make in EXTERNAL else None
+    return {key: value for key, value in arguments.items() if options is None or key in options.GAME}
+
+
 def adapt_environment(
     make: str,
     kwargs: Mapping[str, Any],

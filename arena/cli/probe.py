@@ -80,6 +80,9 @@ class _PlayClock(SilentDisplay):
 def probe(plan: Plan) -> Probe:
     """Plays the first match of a plan in this process, with random actions in all seats."""
     match = plan.matches[0]
+    if registry.external_kind(match.game.make) is not None:
+        text = f"the games of {match.env!r} come from outside: how fast they are cannot be measured here"
+        raise ConfigError(text, path="--probe")
     seconds, _ = _play(plan, match, _FIRST_TICKS)
     ticks = max(_FIRST_TICKS, int(_FIRST_TICKS * _SECONDS / seconds))
     seconds, in_game = _play(plan, match, ticks)

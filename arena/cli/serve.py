@@ -286,6 +286,8 @@ def _match(
         for name in ("actor", "actor_config", "token_file", "allowed_hosts"):
             if getattr(arguments, name) is not None:
                 raise ConfigError("is not for simulators", path=f"--{name.removesuffix('s').replace('_', '-')}")
+        if arguments.attach is not None and kind != "shared_memory":
+            raise ConfigError(f"match {match.match} ({match.game.make}) has no simulators", path="--attach")
         kwargs = dict(match.game.kwargs) if kind == "shared_memory" else {}
         command = None if arguments.simulator is None else shlex.split(arguments.simulator)
         kwargs |= {"command": command, "attach": arguments.attach}
@@ -374,7 +376,9 @@ def _model(
     spaces = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=spaces[0], action_space=spaces[1])
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
-        raise ConfigError(f"{name!r} learns and has no checkpoint", path=f"policies.{name}")
+        remedy = "name a run folder in place of the configuration" if folder is None else "go on with the run"
+        text = f"{name!r} learns and has no checkpoint: {remedy}, or set `load`"
+        raise ConfigError(text, path=f"policies.{name}")
     return model_of(policy, slots * len(entities), greedy=greedy)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
+from arena.config.decode import convert
 from arena.errors import ConfigError
 from arena.external.actor import Agent, EntityLink, Forward
 from arena.external.errors import ExternalError, check_outcome
@@ -149,7 +150,24 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ExternalError("bad_body", str(error)) from None
+        raise ExternalError("bad_body", _fault(decoder.type, data) or str(error)) from None
+
+
+def _fault(body: type[Any], data: bytes) -> str:
+    """What is wrong with a body, by its place and the known keys; empty if only the decoder can say it."""
+    try:
+        written = msgspec.json.decode(data)
+        entities = written.get("entities") if isinstance(written, dict) else None
+        for name, part in entities.items() if isinstance(entities, dict) else ():
+            convert(_Part, part, f"entities.{name}")
+        convert(body, written, "")
+    except ConfigError as error:
+        return f"{error.path}: {error.message}" if error.path else error.message
+    except msgspec.DecodeError as error:
+        return f"{error}{'; JSON has no NaN and no Infinity' * (b'NaN' in data or b'Infinity' in data)}"
+    except (RecursionError, UnicodeDecodeError):
+        pass
+    return ""
 
 
 _REWARD = struct.Struct("<d")
@@ -168,7 +186,8 @@ class Codec:
         # Cached: looking them up for each sample would take NumPy longer than the rest of the work.
         self._parts = [(leaf.shape, leaf.dtype, leaf.dtype.newbyteorder("<"), leaf.nbytes) for leaf in leaves]
         self._is_box = isinstance(space, Box)
-        self.size = sum(leaf.nbytes for leaf in leaves)
+        self.sizes = [leaf.nbytes for leaf in leaves]
+        self.size = sum(self.sizes)
 
     def pack(self, sample: Any) -> bytes:
         """The bytes of a sample of the space."""
@@ -236,7 +255,8 @@ class RawActor(BuiltinActor):
 
     def _reward(self, link: EntityLink, data: bytes, size: int) -> float:
         if len(data) != size:
-            raise ExternalError("bad_body", f"{len(data)} bytes; expected {size}")
+            leaves = " + ".join(map(str, self.observation.sizes))
+            raise ExternalError("bad_body", f"{len(data)} bytes; expected {size}, of an observation {leaves}")
         return checked_reward(_REWARD.unpack_from(data)[0], link.name)
 
 

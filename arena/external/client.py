@@ -42,7 +42,7 @@ class PolicyClient:
 
     Args:
         address: `http://host:port/step`, as in the run's `external.json`, or `host:port`.
-        token: needed if the server has one.
+        token: needed if the server has one; as read from its `token_file`, with or without the end of the line.
         timeout_s: seconds for attempts to connect, and for a free slot. A server that has not answered a request for so
             long is asked whether it is alive.
 
@@ -51,6 +51,7 @@ class PolicyClient:
         policies: the policy of each entity, in the order of `interface`; empty texts if the server names none.
 
     Raises:
+        ValueError: the address has no port, or the token has characters that no header may have.
         ExternalClosed: no server can be reached at the address.
         ExternalError: `unauthorized`, `not_found`: the server has no games; `bad_body`: it has another actor.
     """
@@ -64,6 +65,9 @@ class PolicyClient:
         if not colon or not host or not port.isdigit():
             raise ValueError(f"{address!r} is no address; it is http://host:port/step or host:port")
         self._place, self._timeout_s = (host.strip("[]"), int(port)), timeout_s
+        token = None if token is None else token.strip()  # as the server strips its file
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise ValueError("the token has characters that no header may have: only visible ASCII characters may be sent")
         self._headers = {} if token is None else {"token": token}
         self._episodes: dict[str, _Episode] = {}
         self._idle: list[http.client.HTTPConnection] = []

@@ -73,7 +73,8 @@ def _space(written: Any, at: str) -> Space[Any]:
     try:
         return space_from_json(_complete(written))
     except ValueError as error:
-        message = f"{written!r} is no space: {error}; an example: {{box: {{shape: [4]}}}}"
+        fault = str(error).removeprefix("no space: ")
+        message = f"{written!r} is no space: {fault}; an example: {{box: {{shape: [4]}}}}"
         raise ConfigError(message, path=at) from error
 
 
@@ -84,6 +85,8 @@ def _complete(written: Any) -> Any:
     ((kind, content),) = written.items()
     if kind not in _LEFT_OUT:
         raise ValueError(f"unknown kind {kind!r}; {nearest(str(kind), _LEFT_OUT)}")
+    if kind in ("dict", "tuple") and not isinstance(content, (Mapping, list, tuple)):
+        raise ValueError(f"{kind} has spaces in it")
     if kind == "dict":
         parts = content.items() if isinstance(content, Mapping) else content
         return {kind: [[key, _complete(part)] for key, part in parts]}
@@ -98,6 +101,8 @@ def _complete(written: Any) -> Any:
     for key in _REQUIRED[kind]:
         if key not in content:
             raise ValueError(f"{kind} lacks {key!r}")
+        if key != "n" and not isinstance(content[key], (list, tuple)):
+            raise ValueError(f"{key!r} of {kind} is a list, such as [4]")
     whole = {**_LEFT_OUT[kind], **content}
     if kind == "multi_discrete" and isinstance(whole.get("nvec"), list):
         whole.setdefault("start", [0] * len(whole["nvec"]))

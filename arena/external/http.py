@@ -83,10 +83,14 @@ class HttpGames(RequestQueue):
         try:
             listener = socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
         except OSError as error:
-            where = f"{host}:{settings.port}"
-            raise ConfigError(f"cannot listen at {where}: {error.strerror or error}", path="port") from error
-        host = f"[{host.strip('[]')}]" if family == socket.AF_INET6 else host
-        self.address = f"http://{host}:{listener.getsockname()[1]}/step"
+            text = f"cannot listen at {host}:{settings.port}: {error.strerror or error}"
+            remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
+            raise ConfigError(f"{text}; {remedy}", path="port") from error
+        bound, port, *_ = listener.getsockname()
+        if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect
+            host = socket.gethostname()
+        host = f"[{host.strip('[]')}]" if ":" in host else host
+        self.address = f"http://{host}:{port}/step"
         sessions = self._sessions = Sessions(
             self,
             settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,8 @@ _Pause = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How games over HTTP are served, see `docs/http-games.md`."""
+
+    GAME: ClassVar = ("actor", "config", "entities", "like")  # a resumed run may have other values of all other keys
 
     host: str = "127.0.0.1"  # at which to listen
     port: Port = 8000  # copy i of a match listens at port + i; 0: any free one

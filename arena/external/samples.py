@@ -87,11 +87,13 @@ def fitted_mask(size: int, mask: Any, entity: str, axes: tuple[int, ...] = ()) -
     except (OverflowError, TypeError, ValueError) as error:
         raise ExternalError("bad_mask", f"mask of {entity!r}: {error}") from None
     if not size:
-        raise ExternalError("bad_mask", f"{entity!r} has no action masks")
+        says = "it has some with `masks: true` in `entities`, or `mask_sizes` in a class"
+        raise ExternalError("bad_mask", f"{entity!r} has no action masks; {says}")
     fits = array.shape == (*axes, size) and array.dtype.kind in "biu"
     if not fits or (array.size and (array.max() > 1 or array.min() < 0)):
-        expected = f"expected int8 {(*axes, size)} of 0 and 1"
-        raise ExternalError("bad_mask", f"mask of {entity!r}: {array.dtype} {array.shape}; {expected}")
+        found = f"the value {array[(array > 1) | (array < 0)][0]}" if fits else f"{array.dtype} {array.shape}"
+        expected = f"expected whole numbers {(*axes, size)}: 1 for each allowed action, 0 for each forbidden one"
+        raise ExternalError("bad_mask", f"mask of {entity!r}: {found}; {expected}")
     if not array.any(axis=-1).all():
         raise ExternalError("bad_mask", f"the mask of {entity!r} allows no action")
     return array.astype(np.int8)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.errors import Code, ExternalError
-from arena.external.samples import checked_reward, fitted_mask
+from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.game.api import ExternalFields, Frame, Info, Interface, Step
 from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key, stated_metrics
@@ -790,6 +790,8 @@ class Slots:
             try:
                 check_choices(space, sample)
             except ValueError as error:
+                if count is None:
+                    fitted(space, sample, f"{what} of {self._name(entity)}", code)  # refuses the part by its name
                 raise ExternalError(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
 

@@ -113,7 +113,7 @@ def space_from_json(written: Any) -> Space[Any]:
         units = UnitSpace(dict(content["types"]), content["globals"], actions, content["hidden"])
         return units if kind == "units" else units.action_space
     except (AttributeError, AssertionError, KeyError, TypeError, OverflowError, RecursionError, ConfigError) as error:
-        raise ValueError(f"no space: {error!r}") from error
+        raise ValueError(f"no space: {error}") from error
 
 
 def _bounds(bounds: NDArray[Any]) -> Any:

@@ -90,6 +90,8 @@ def run_role(
         rank = run.plan.rank_of(role)
         who = f"{run.describe(role)}, {run.plan.place(rank)}"
         failure = failure_of(error, who, run.origin, several_hosts=bool(run.plan.hosts))
+        if isinstance(error, LinkError):
+            failure = replace(failure, message=f"{failure.message}\n{run.resume_hint('the newest boundary')}")
         if rank != 0:  # which logs all failures
             _log.error("%s\n%s", failure.who, failure.message)
         with suppress(RunStopped):  # the root has ended already, because of another role's error

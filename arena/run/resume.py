@@ -14,8 +14,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from arena import registry
 from arena.config import Config, load_config
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
+from arena.config.schema import EnvConfig
 from arena.errors import ConfigError, located
 from arena.league.changes import check_recorded, lines_of
 from arena.league.sources import find_checkpoint
@@ -289,15 +293,24 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
     In a league it is only what the rounds to come may not change: the pairings may change, but not the game.
     """
+    kept, replaced = registry.game_arguments, msgspec.structs.replace  # not how external games are reached
+
+    def games(config: Config) -> dict[str, EnvConfig]:
+        return {name: replaced(env, kwargs=kept(env.make, env.kwargs)) for name, env in config.envs.items()}
+
+    def matches(config: Config) -> list[MatchConfig]:
+        entries = [(match, config.envs[match.env].make) for _, match in config.entries()]
+        return [replaced(match, env_kwargs=kept(make, match.env_kwargs)) for match, make in entries]
+
     if before.round_count > 1 and before.ticks != now.ticks:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
     if (before.round_count == 1) != (now.round_count == 1):
         yield f"rounds was {before.round_count}, is {now.round_count}"
-    yield from compared("envs", before.envs, now.envs, GAME)
+    yield from compared("envs", games(before), games(now), GAME)
     if now.round_count == 1:
         here = {name: policy for name, policy in now.policies.items() if name in before.policies}
         yield from compared("policies", before.policies, here, ("frozen",))
-        old, new = (tuple(entry for _, entry in config.entries()) for config in (before, now))
+        old, new = matches(before), matches(now)
         if len(old) != len(new):
             yield f"matches: had {len(old)} descriptions, has {len(new)}"
             return

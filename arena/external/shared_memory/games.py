@@ -258,9 +258,10 @@ class SharedMemoryGames:
         while times and now - times[0] >= _WINDOW_S:
             times.popleft()
         if len(times) >= most:
-            if restarts and not was_impatient:
+            if not was_impatient:
                 first, *lines = error.message.split("\n")
-                error.message = "\n".join([f"{first}; `restarts: {restarts}` is used up", *lines])
+                more = f"`restarts: {restarts}` is used up" if restarts else "`restarts: 2` in `kwargs` starts it again"
+                error.message = "\n".join([f"{first}; {more}", *lines])
             raise error
         times.append(now)
         before = simulator.counts()

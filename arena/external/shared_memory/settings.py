@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -39,6 +39,11 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a match of simulators is, see `docs/simulators.md`; exactly one of `command` and `attach` is given."""
+
+    GAME: ClassVar = (  # a resumed run may have other values of all other keys
+        *("groups", "split", "profile", "engine", "properties", "parameters", "seed_property", "channels"),
+        *("action_range", "unseen"),
+    )
 
     command: tuple[str, ...] | None = None  # program and arguments: `{seed}`, `{number}`, `{python}`, `{memory_path}`
     attach: str | None = None  # the name under which a program that is started by hand finds the file

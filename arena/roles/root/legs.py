@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from arena import registry
 from arena.errors import ConfigError
 from arena.plan.deadlock import waiting_text
 from arena.plan.plan import Plan, Role, RoleKind
@@ -156,7 +157,8 @@ def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
     for match in plan.matches:
         for seat in match.seats:
             if not policies or seat.policy in policies:
-                game = (match.env, match.game.kwargs, match.lanes, len(seat.entities))
+                arguments = registry.game_arguments(match.game.make, match.game.kwargs)
+                game = (match.env, arguments, match.lanes, len(seat.entities))
                 text = json.dumps(game, sort_keys=True, default=repr)
                 found.append(SeatKey(match.match, seat.index, seat.policy, text))
     return found
