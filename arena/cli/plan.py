@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             host_lines = [f"this allocation: {error.message}"]
     if arguments.json:
-        say(document_text(plan_file(plan, external_kinds(plan))))
+        say(document_text(plan_file(plan, external_kinds(plan.matches))))
     elif arguments.dot:
         say(_dot(plan, rounds))
     else:

@@ -67,7 +67,9 @@ class PolicyClient:
         self._place, self._timeout_s = (host.strip("[]"), int(port)), timeout_s
         token = None if token is None else token.strip()  # as the server strips its file
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise ValueError("the token has characters that no header may have: only visible ASCII characters may be sent")
+            raise ValueError(
+                "the token has characters that a header may not have; visible ASCII characters may be sent"
+            )
         self._headers = {} if token is None else {"token": token}
         self._episodes: dict[str, _Episode] = {}
         self._idle: list[http.client.HTTPConnection] = []

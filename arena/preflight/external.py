@@ -17,36 +17,34 @@ EXTERNAL_GAMES_TEXT = "come from outside: no seeds, no replays, resume is not bi
 """What `arena plan` and the start of a run say of the games of a match."""
 
 
-def external_kinds(plan: Plan) -> dict[int, str]:
+def external_kinds(matches: Iterable[MatchPlan]) -> dict[int, str]:
     """By match, how its external games come in, see `registry.external_kind`; ordinary matches are left out.
 
     Raises:
         ConfigError: an ordinary environment has the key `external`, or its name is unknown.
     """
-    found = {match.match: _kind(match) for match in plan.matches}
-    return {number: kind for number, kind in found.items() if kind is not None}
-
-
-def _kind(match: MatchPlan) -> str | None:
-    kind = registry.external_kind(match.game.make)
-    if kind is None and match.game.external is not None:
-        raise ConfigError(
-            f"{match.game.make} is an environment that the arena steps; this key is for external games, which ask "
-            f"for actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
-            path=f"envs.{match.env}.external",
-        )
-    return kind
+    kinds = {}
+    for match in matches:
+        kind = registry.external_kind(match.game.make)
+        if kind is not None:
+            kinds[match.match] = kind
+        elif match.game.external is not None:
+            raise ConfigError(
+                f"{match.game.make} is an environment that the arena steps; this key is for external games, which ask "
+                f"for actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
+                path=f"envs.{match.env}.external",
+            )
+    return kinds
 
 
 def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
-    """Refuses what a plan asks of the external games of these matches, if they cannot do it.
+    """Refuses a plan that asks the external games among these of its matches for something that they cannot do.
 
-    `arena check` passes all matches. The start of a run passes those whose games are external by their name alone; the
-    environment of any other match, which alone imports its class, passes that match.
+    A command looks at all matches, or at those that are external by their name; the environment of a match, which
+    alone imports a class, at this match.
     """
-    for match in matches:
-        if _kind(match) is None:
-            continue
+    kinds = external_kinds(matches)
+    for match in (plan.matches[number] for number in kinds):
         rules, env = match.game.external or TickRules(), f"envs.{match.env}"
         if rules.min_asking > match.lanes:
             raise ConfigError(
@@ -80,9 +78,9 @@ def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
                 "every collective call; set the seconds after which an empty tick is played",
                 path=f"{env}.external.idle_tick_s",
             )
-        if plan.config.evaluation is not None and None not in map(_kind, plan.matches):
-            text = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
-            raise ConfigError(text, path="evaluation")
+    if kinds and plan.config.evaluation is not None and len(external_kinds(plan.matches)) == len(plan.matches):
+        text = "no match is left to evaluate: matches of external games take no part in evaluations; remove this key"
+        raise ConfigError(text, path="evaluation")
 
 
 def refuse_external(config: Config) -> None:

@@ -22,8 +22,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
 
     Raises:
         ConfigError: a module of `imports` that cannot be imported; an unknown short name, even if no match uses it; a
-            callback, a logger, or a custom rule or generator that cannot be made; what `make_plan` refuses; or what games over
-            HTTP or simulators cannot do.
+            callback, a logger, or a custom rule or generator that cannot be made; what `make_plan` refuses; or what
+            games over HTTP or simulators cannot do.
     """
     registry.import_plugins(config.imports)
     registry.check_names(

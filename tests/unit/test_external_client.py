@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import math
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,6 +118,27 @@ def test_an_episode_of_a_part_of_the_entities_from_which_no_algorithm_learns() -
         client.end_episode(episode)
         game = playing.account()
         assert (game.takes_part.tolist(), game.training) == ([False, True], False)
+
+
+def test_a_token_may_be_read_from_its_file_and_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    games = served(token_file=str(file))
+    with Playing(games, 1) as playing, PolicyClient(playing.games.address, token=file.read_text()) as client:
+        assert client.interface == ONE
+    with pytest.raises(ValueError, match="the token has characters") as raised:
+        PolicyClient(games.address, token="sec\nret")
+    assert "ret" not in str(raised.value)
+
+
+def test_a_server_at_all_interfaces_names_its_host() -> None:
+    with Playing(served(host="0.0.0.0", insecure=True), 1) as playing:
+        name, _, port = playing.games.address.removeprefix("http://").partition("/")[0].partition(":")
+        assert name == socket.gethostname() and int(port) > 0
+        request = http.client.HTTPConnection(f"127.0.0.1:{port}")
+        request.request("GET", "/interface", headers={"host": f"{name}:{port}"})  # as a client of this address sends it
+        assert request.getresponse().status == 200
+        request.close()
 
 
 def test_an_actor_other_than_json_and_another_server_are_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import struct
 import threading
@@ -621,19 +622,28 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (b"", "bad_body", 'the body is empty; expected JSON such as {"observation": ...}'),
         (b"[]", "bad_body", ""),
         (b"{", "bad_body", ""),
-        (b'{"observation": [1, NaN]}', "bad_body", ""),
+        (b'{"observation": [1, NaN]}', "bad_body", "JSON has no NaN and no Infinity"),
         (b'{"observation": [1, 1e400]}', "bad_body", ""),
         (b"[" * 100_000, "bad_body", ""),
-        (b'{"observation": [1, 2], "rewards": 1}', "bad_body", ""),
+        (
+            b'{"observation": [1, 2], "rewards": 1}',
+            "bad_body",
+            "rewards: unknown key 'rewards'; did you",
+        ),
+        (b'{"entities": {"hero": {"rewards": 1}}}', "bad_body", "entities.hero.rewards: unknown key 'rewards'; did"),
         (b'{"observation": [1, 2], "reward": "1"}', "bad_body", ""),
         (b'{"observation": [1, 2, 3]}', "bad_observation", "shape (3,); expected (2,)"),
         (b'{"observation": [[1], [2, 3]]}', "bad_observation", ""),
         (b'{"observation": ["a", "b"]}', "bad_observation", "expected numbers"),
         (b'{"observation": [1, 1e39]}', "bad_observation", ""),
         (b'{"observation": {"a": 1}}', "bad_observation", "a mapping with 'a'; expected numbers"),
-        (b'{"observation": [1, 2], "mask": [1]}', "bad_mask", ""),
+        (
+            b'{"observation": [1, 2], "mask": [1]}',
+            "bad_mask",
+            "int64 (1,); expected whole numbers (3,): 1 for",
+        ),
         (b'{"observation": [1, 2], "mask": [0, 0, 0]}', "bad_mask", ""),
-        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", ""),
+        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected whole numbers (3,)"),
         (b'{"observation": [1, 2], "given": 3}', "bad_action", ""),
         (b'{"observation": [1, 2], "given": [0]}', "bad_action", ""),
         (b'{"entities": {"rival": {"observation": [1, 2]}}}', "unknown_entity", ""),
@@ -671,6 +681,8 @@ def test_games_of_several_entities_in_json() -> None:
         wrong = {"entities": {"rival": {**seen, "reward": 1.0}, "hero": seen}}
         assert wire.step("tick", data=json.dumps(wrong).encode()).error == "ended"
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
+        masked = wire.step("tick", data=json.dumps({"entities": {"rival": {**seen, "mask": [1, 1, 1]}}}).encode())
+        assert "'rival' has no action masks; it has some with `masks: true`" in json.loads(masked.body)["detail"]
         assert wire.step("end", data=b"").status == 200
         game = playing.account()
         assert (game.returns.tolist(), game.lengths.tolist(), game.training) == ([0.0, 0.0], [1, 2], False)
@@ -697,12 +709,22 @@ def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
         ):
             reply = wire.step("tick", data=data)
             assert (reply.status, reply.error) == (400, code), data
-        assert "expected 19" in json.loads(wire.step("tick").body)["detail"]
+        assert "expected 19, of an observation 8" in json.loads(wire.step("tick").body)["detail"]
         assert wire.step("end", data=raw(0.5) + b"\4").error == "bad_body"
         assert wire.step("end", data=raw(0.5) + b"\2").error == "bad_body"
         assert wire.step("end", data=raw(0.5) + b"\3" + struct.pack("<2f", 1, 2)).body == b""
         game = playing.account()
         assert (game.returns.tolist(), game.truncated, game.terminated) == ([0.5], True, False)
+
+
+def test_a_wrong_leaf_in_bytes_is_named() -> None:
+    leaves = {"x": {"box": {"shape": []}}, "phase": {"discrete": {"n": 3}}}
+    one = {"hero": {"observation": {"dict": leaves}, "action": {"discrete": {"n": 2}}}}
+    with server("raw", entities=one) as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        reply = wire.step("tick", data=struct.pack("<dfq", 0.0, 0.5, 7))
+        assert reply.error == "bad_observation"
+        assert re.search(r"\['phase'\]: .*7.* is not in Discrete\(3\)", json.loads(reply.body)["detail"])
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -725,6 +747,15 @@ def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
         (
             {"entities": {"a": {"observation": {"box": {"shap": [2]}}, "action": {}}}},
             "'shap' of box; did you mean 'shape'",
+        ),
+        *(
+            ({"entities": {"a": {"observation": {kind: content}, "action": {}}}}, message)
+            for kind, content, message in (
+                ("box", {"shape": 3}, "'shape' of box is a list"),
+                ("multi_discrete", {"nvec": 3}, "'nvec' of multi_discrete is a list"),
+                ("tuple", 3, "tuple has spaces in it"),
+                ("box", {"shape": [3], "dtype": "flaot"}, "is no space: data type 'flaot' not understood"),
+            )
         ),
         ({"entities": ONE, "host": "0.0.0.0"}, "token_file"),
         ({"entities": ONE, "port": 70000}, "65535"),

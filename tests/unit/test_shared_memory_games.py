@@ -261,6 +261,15 @@ def test_a_killed_simulator_is_started_again() -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_simulator_names_the_key_that_starts_it_again() -> None:
+    with Playing(games(), 10) as playing:
+        playing.until(lambda: playing.table.counts.asks > 5)
+        os.kill(playing.games._simulators[0].link.pid, signal.SIGKILL)
+        playing.until(lambda: playing.error is not None)
+    assert "; `restarts: 2` in `kwargs` starts it again" in str(playing.error).splitlines()[0]
+
+
+@pytest.mark.slow
 def test_a_run_records_a_simulator_that_was_started_again(tmp_path: Path) -> None:
     kwargs = {"command": command("killed"), "environment": environment(), "groups": GROUPS, "restarts": 1000}
     written = {

@@ -214,7 +214,7 @@ CANNOT: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # keys of the conf
 def test_what_external_games_cannot_do_is_refused_by_all(
     make: str, changes: dict[str, Any], env: dict[str, Any], path: str, tmp_path: Path
 ) -> None:
-    """By `arena check`; at the start of a run, which imports no game; and by the environment of a game that is a class."""
+    """By `arena check`; at the start of a run, which imports no game; and by the environment of a class."""
     kwargs = {"port": 0, "entities": entities_of(WALK)} if make == HTTP else {}
     data = {**match("Silent"), "envs": {"game": {"make": make, "kwargs": kwargs, **env}}, **changes}
     data["policies"] = {"blue": RANDOM, "red": RANDOM, **data["policies"], **changes.get("policies", {})}

@@ -17,11 +17,13 @@ from gymnasium.spaces import Box, Discrete
 
 from arena import registry
 from arena.cli.main import main
+from arena.config import Config, parse_config
 from arena.external import ExternalClosed, PolicyClient
 from arena.game.api import Interface
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.run.resume import _differences
 from external_actors import HttpWire, request
 from external_connections import entities_of
 from external_games import play_poles, played_from_outside
@@ -192,6 +194,62 @@ def test_sockets_name_their_successor(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "envs.game.make: 'socket' is no longer supported: set `http`" in refused(socket_config, tmp_path, capsys)
     assert main(["serve", str(tmp_path / "match.yaml"), "--socket", "127.0.0.1:0"]) == 2
     assert "--socket: is no longer supported: use --http [HOST:]PORT" in capsys.readouterr().err
+
+
+def outside(address: str) -> None:
+    with PolicyClient(address) as client:
+        play_poles([client], [gymnasium.make("CartPole-v1")], [1])
+
+
+def test_a_run_is_resumed_where_its_games_are_reached_otherwise(tmp_path: Path) -> None:
+    with played_from_outside(tmp_path / "run", outside):
+        play({**config(like={"make": POLE}), "ticks": 100}, tmp_path, given=True)
+    (tmp_path / "run" / "external.json").unlink()  # the client is to wait for the next one
+    data = config(like={"make": POLE}, host="localhost", queue=3)
+    data["matches"][0]["env_kwargs"] = {"max_body": 1000}
+    with played_from_outside(tmp_path / "run", outside):
+        found = play({**data, "ticks": 200}, tmp_path, resume=True)
+    assert found.run.text == ()
+    (place,) = json.loads(found.folder.external.read_text())
+    assert place["address"].startswith("http://localhost:")
+    assert [line["ticks"] for line in JournalReader(found.folder.metrics)] == [64, 128, 192]
+
+
+PROGRAM = {"command": ["{python}", "-c", "pass"], "groups": {"walker": {"agents": 1, "observations": [[1]]}}}
+
+
+@pytest.mark.parametrize(
+    ("make", "kwargs", "operates", "plays"),
+    [
+        (
+            "http",
+            {"entities": entities_of(LINE)},
+            {"port": 1, "host": "::1", "token_file": "t", "insecure": True, "allowed_hosts": ["a"], "drain_s": 1.0},
+            {"entities": {}, "like": {"make": POLE}, "actor": "raw", "config": 3},
+        ),
+        (
+            "shared_memory",
+            PROGRAM,
+            {"command": ["other"], "attach": "name", "restarts": 2, "step_s": 9.0, "folder": "/tmp", "simulators": 2},
+            {"groups": None, "split": {"walker": 2}, "parameters": {"gravity": 1}, "action_range": [-2.0, 2.0]},
+        ),
+    ],
+)
+def test_resume_tells_a_game_from_how_it_is_reached(make: str, kwargs: Any, operates: Any, plays: Any) -> None:
+    options = registry.environment_factory(make).Options  # type: ignore[attr-defined]
+    assert set(options.GAME) < set(options.__struct_fields__)
+
+    def configured(changes: dict[str, Any], match: dict[str, Any]) -> Config:
+        data = one_match({"make": make, "kwargs": {**kwargs, **changes}}, {"blue": PPO}, ticks=100, match=match)
+        return parse_config({"name": "test", **data}, source="test")
+
+    before = configured({}, {})
+    for key, value in operates.items():
+        assert [*_differences(before, configured({key: value}, {}))] == [], key
+        assert [*_differences(before, configured({}, {"env_kwargs": {key: value}}))] == [], key
+    for key, value in plays.items():
+        assert [*_differences(before, configured({key: value}, {}))], key
+        assert [*_differences(before, configured({}, {"env_kwargs": {key: value}}))], key
 
 
 def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
