@@ -376,8 +376,7 @@ def _model(
     spaces = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=spaces[0], action_space=spaces[1])
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
-        remedy = "name a run folder in place of the configuration" if folder is None else "go on with the run"
-        text = f"{name!r} learns and has no checkpoint: {remedy}, or set `load`"
+        text = f"{name!r} learns and has no checkpoint: name the folder of a run that has one, or set `load`"
         raise ConfigError(text, path=f"policies.{name}")
     return model_of(policy, slots * len(entities), greedy=greedy)
 

@@ -367,9 +367,8 @@ def _results(run: Run, state: RunState) -> Iterator[RunResults | None]:
     results = state.results = opened(run, state.results, callbacks.result)
 
     def plan() -> dict[str, Any]:  # the environments know the kinds without an import of their games in this process
-        return as_read(
-            plan_file(run.plan, external_kinds(run.plan.matches) if state.external is None else state.external)
-        )
+        kinds = external_kinds(run.plan.matches) if state.external is None else state.external
+        return as_read(plan_file(run.plan, kinds))
 
     callbacks.start(run.path, plan, resumed=run.resumed)
     with nullcontext() if results is None else closing(results):
