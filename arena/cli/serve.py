@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--match", type=int, metavar="M", help="games with the entities of this match (default: 0)")
     parser.add_argument("--policy", action=RemovedOption, instead="name the policy as RUN:POLICY@TICK")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
+    where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: as configured, or 8000)")
     where.add_argument("--socket", metavar="ADDRESS", help=argparse.SUPPRESS)  # of earlier versions
     where.add_argument("--simulator", metavar="COMMAND", help="start this program, which shares a file; no shell")
     where.add_argument("--attach", metavar="NAME", help="wait for a program that uses the shared file of this name")
