@@ -35,7 +35,6 @@ from gymnasium.spaces import Space
 from torch import Tensor
 from torch.nn import functional
 
-from arena.game.spaces import leaves_of
 from policies import ppo
 from policies.common import average
 from policies.common.columns import Column, cat, from_plain, to_plain
@@ -75,21 +74,20 @@ class TeamEncoder(JointEncoder):
         super().__init__(space, entities, generator, own)
         self.critic_features = self.features + entities
         self.features, self.memory_size = self.of_one, own.memory_size
-        self._count = len(leaves_of(space)) + (own.memory_size > 0)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         """Features [N, of_one] of the actor, followed by those of the critic if its leaves are given."""
         return self.unrolled(leaves, None)
 
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        features, memory = self.own.ticked(leaves[: self._count])
+        features, memory = self.own.ticked(leaves[: self._of_row])
         return self.own.parted(features).actor, memory
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
-        of_row = self.own.parted(self.own.unrolled(leaves[: self._count], lengths))
-        if len(leaves) == self._count:
+        of_row = self.own.parted(self.own.unrolled(leaves[: self._of_row], lengths))
+        if len(leaves) == self._of_row:
             return of_row.actor
-        *joint, acts, places = leaves[self._count :]
+        *joint, acts, places = leaves[self._of_row :]
         place = functional.one_hot(places, self.entities)
         rows = self.own.parted(self.own([leaf.flatten(0, 1) for leaf in joint]))
         seen = rows.critic.view(-1, self.entities, self.of_one)

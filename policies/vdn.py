@@ -82,17 +82,19 @@ class TeamQNetwork(nn.Module):
         self.actors = Actors(encoder.of_one, choices + dueling, **sizes, **layers)
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Q_i(o_i, .) [N * e, choices] of leaves of rows [N * e, ...], of the `e` entities at `places`."""
+        """Q_i(o_i, .) [N * e, choices] of leaves of rows [N * e, ...], of the `e` entities at `places`, or of any.
+
+        See `JointEncoder.of_rows`.
+        """
+        leaves, entities = self.encoder.of_rows(leaves)
+        if entities is not None:
+            return self._values(self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities))
         seen = self.encoder.rows(leaves, len(self.places))
         return self._values(self.actors(seen, self.places.start)).flatten(0, 1)
 
-    def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
-        """Q_i(o_i, .) [N, choices] of leaves of rows [N, ...], which are of these entities, int64 [N]."""
-        return self._values(self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities))
-
     def remember(self, leaves: Sequence[Tensor]) -> Tensor:
         """The memory [N, memory_size] of rows after a tick, of leaves of which the last is the memory before it."""
-        return self.encoder.remember(leaves)
+        return self.encoder.remember(self.encoder.of_rows(leaves)[0])
 
     def of_team(self, joint: Tensor) -> Tensor:
         """Q_i(o_i, .) [N, E, choices] of joint features."""

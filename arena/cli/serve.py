@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,14 +22,14 @@ from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, TickRules
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located
-from arena.external.connection import Connection, policies_of
+from arena.external.connection import Connection
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
 from arena.game.spaces import is_ragged
 from arena.league.sources import Named, Source, split
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan
-from arena.plan.seats import check_seats
+from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import external_games, interface_of
 from arena.preflight.spec import spec_of
 from arena.records import checkpoint
@@ -40,14 +41,13 @@ from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower
 from arena.serving.models import Model, PureModel, model_of
 from arena.serving.player import Player
-from arena.serving.policy import configured_policy, first_seat, load_algorithm
+from arena.serving.policy import configured_policy, first_seat
 from arena.serving.server import Server
 from arena.terminal.output import complain, say
 
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
 _GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
-_ONE = "agent_0"  # the entity of games of one policy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -212,17 +212,17 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
                 "these games have observations or actions of any number of items, as of units, which no connection can "
                 "carry: load the policy in Python with arena.serving.load_policy"
             )
-        names = policies_of(match, games.interface)
+        places = check_seats(match, games.interface)
         seats = tuple(
             replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))
-            for seat, entities in zip(match.seats, check_seats(match, games.interface), strict=True)
+            for seat, entities in zip(match.seats, places, strict=True)
         )
         described = msgspec.structs.replace(match.config, lanes=slots, pipeline=1)
         game = msgspec.structs.replace(match.game, external=rules)
         match = replace(match, config=described, game=game, seats=seats)
         players, loads = [], {}
-        for name in dict.fromkeys(names):
-            entities = [entity for entity, policy in enumerate(names) if policy == name]
+        for name, teams in teams_of(match, places).items():
+            entities = [*chain(*teams)]
             load = partial(
                 _model,
                 config,
@@ -269,9 +269,11 @@ def _match(
 ) -> tuple[MatchPlan, Callable[[], ExternalGames]]:
     """What is played, and what makes the connection to its games."""
     if policy is not None:
-        whole = first_seat(config, policy).interface
-        interface = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
-        seat = SeatPlan(0, policy, (_ONE,))
+        first = first_seat(config, policy)
+        as_team = spec_of(registry.algorithm(config.policies[policy].algorithm)).learns_as == "team"
+        names = tuple(f"agent_{place}" for place in range(first.team if as_team else 1))
+        interface = replace(first.interface.part([0] * len(names)), entities=names)
+        seat = SeatPlan(0, policy, names)
         described = MatchConfig(env=policy, seats=(policy,), lanes=_SLOTS)
         match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path=policy)
         return match, partial(_http_games, interface, arguments)
@@ -363,16 +365,6 @@ def _model(
     """The model of a checkpoint (None: the newest one), for so many slots; an exported one if there is an exporter."""
     if exporter is not None and folder is not None and tick is not None:
         return exporter.model(name, tick, len(entities))
-    configured = config.policies[name]
-    algorithm, _ = registry.configured_algorithm(
-        configured.algorithm, configured.options, acts=configured.frozen, any_device=True, path=f"policies.{name}"
-    )
-    if spec_of(algorithm).checks_team and folder is not None and tick is not None:
-        if getattr(algorithm, "served", None) is None:
-            needs = f"{configured.algorithm} needs to know whose row it answers; set --engine onnx"
-            raise ConfigError(needs, path=f"policies.{name}")
-        loaded = load_algorithm(folder.path, name, str(tick))
-        return PureModel(loaded.algorithm, loaded.tick)
     spaces = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=spaces[0], action_space=spaces[1])
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):

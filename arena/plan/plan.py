@@ -98,6 +98,11 @@ class MatchPlan:
         ends = [-(-self.lanes * part // self.config.pipeline) for part in range(self.config.pipeline + 1)]
         return tuple(range(*edges) for edges in itertools.pairwise(ends))
 
+    def team_of(self, seat: int) -> tuple[str, int | None, int | None]:
+        """A key of the team of a seat's policy in this match, see `Plan.teams`."""
+        side = next((place for place, side in enumerate(self.sides) if seat in side), None)
+        return self.seats[seat].policy, side, seat if len(self.seats[seat].entities) > 1 else None
+
     def seat_path(self, seat: int) -> str:
         """Where in the configuration a seat stands; a generator lists no seats."""
         return f"{self.path}.seats[{seat}]" if self.path.endswith(("]", "evaluation")) else self.path
@@ -276,12 +281,9 @@ class Plan:
     def _teams(self) -> dict[str, tuple[tuple[int, ...], ...]]:
         found = {}
         for name, policy in self.policies.items():
-            teams: dict[tuple[int, int | None, int | None], list[int]] = {}
+            teams: dict[tuple[int, tuple[str, int | None, int | None]], list[int]] = {}
             for rank, (number, seat) in enumerate(policy.workers):
-                match = self.matches[number]
-                side = next((place for place, side in enumerate(match.sides) if seat in side), None)
-                several = len(match.seats[seat].entities) > 1
-                teams.setdefault((number, side, seat if several else None), []).append(rank)
+                teams.setdefault((number, self.matches[number].team_of(seat)), []).append(rank)
             found[name] = tuple(map(tuple, teams.values()))
         return found
 

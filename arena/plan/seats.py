@@ -25,6 +25,14 @@ def check_seats(match: MatchPlan, interface: Interface) -> tuple[tuple[int, ...]
         raise ConfigError(f"environment {match.env!r}: {error.message}", path=match.path) from error
 
 
+def teams_of(match: MatchPlan, entities: Sequence[tuple[int, ...]]) -> dict[str, list[list[int]]]:
+    """By policy its teams in a match: their entities in the order of the seats; `entities`: of `check_seats`."""
+    teams: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for seat, found in zip(match.seats, entities, strict=True):
+        teams.setdefault(match.team_of(seat.index), []).extend(found)
+    return {name: [team for key, team in teams.items() if key[0] == name] for name, *_ in teams}
+
+
 def resolve_entities(seats: Sequence[SeatPlan], interface_entities: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """The entity indices of every seat of a match, which name entities by index or by name."""
     known: dict[Entity, int] = {}

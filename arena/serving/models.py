@@ -38,7 +38,7 @@ class Model(Protocol):
         """The actions of some rows [K, ...], and the memory after them.
 
         Args:
-            rows: [K] their numbers.
+            rows: [K] their numbers; of a team's entities, one after the other.
             observations: a batched sample [K, ...].
             masks: [K, mask_size] the allowed actions; None: all.
             memory: [K, memory_size]; zeros at the beginning of a game.
@@ -55,11 +55,12 @@ class PureModel(Model):
     def __init__(self, algorithm: Any, version: int) -> None:
         self.algorithm, self.version = algorithm, version
         self._served = algorithm.served()
-        self.memory_size = self._served.memory_size
+        self.memory_size, self.entities = self._served.memory_size, getattr(self._served, "entities", 0)
 
     def act(self, rows: Numbers, observations: Any, masks: Masks, memory: Memory, random: Random) -> tuple[Any, Memory]:
         """See `Model`."""
-        acted: tuple[Any, Memory] = self._served.act(observations, masks, memory, random)
+        places = [(rows % self.entities).astype(np.int64)] if self.entities else []
+        acted: tuple[Any, Memory] = self._served.act(observations, masks, memory, random, *places)
         return acted
 
 

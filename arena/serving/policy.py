@@ -24,7 +24,7 @@ from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
-from arena.game.spaces import flatten, leaves_of, row, unflatten
+from arena.game.spaces import flatten, leaves_of, row, take_rows, unflatten
 from arena.league import rounds_file
 from arena.league.sources import Source, find_checkpoint, named_in_run
 from arena.plan.build import make_plan
@@ -43,21 +43,32 @@ class Policy:
 
     Args:
         make: makes its algorithm for a number of rows.
+        team: the entities of a team that it learns as; rows are those of whole teams.
         ticks: of the checkpoint; None: there is none, as of a policy that is scripted.
 
     Attributes:
         algorithm: the instance of the algorithm's class; its `run` cannot be called.
+        team: how many entities have actors of their own, as of vdn, qmix, maddpg and masac; 1: all act alike.
     """
 
     def __init__(
-        self, make: Callable[[int], Any], observation_space: Space[Any], action_space: Space[Any], ticks: int | None
+        self,
+        make: Callable[[int], Any],
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        ticks: int | None,
+        team: int = 1,
     ) -> None:
         self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
-        self.algorithm = make(1)
+        self.algorithm = make(team)
+        served = getattr(self.algorithm, "served", None)
+        self.team = 1 if served is not None and not getattr(served(), "entities", 0) else team
         self._make = make
         self._actors: dict[bool, tuple[int, Callable[[Any, Any], Any]]] = {}  # by `greedy`: rows, function
 
-    def act(self, observation: Any, mask: NDArray[Any] | None = None, *, greedy: bool = True) -> Any:
+    def act(
+        self, observation: Any, mask: NDArray[Any] | None = None, *, greedy: bool = True, entity: int | None = None
+    ) -> Any:
         """The action for one observation, or a batch of actions for a batch of observations.
 
         A policy with a memory goes on with what it has seen before, row by row; see `reset`.
@@ -66,9 +77,12 @@ class Policy:
             observation: a sample of the observation space, or a batched one with the leading axis N.
             mask: which actions are allowed, [mask_size] or [N, mask_size]; None: all.
             greedy: the best action rather than a sampled one.
+            entity: of a policy whose `team` has several entities, which of them sees this, by its place in the order of
+                seats, from 0; None: the rows of a batch are those of whole teams, one after the other.
 
         Raises:
-            ValueError: the observation has other shapes than the space, with or without a leading axis.
+            ValueError: the observation has other shapes than the space, with or without a leading axis; or `entity` is
+                missing or unknown.
             TypeError: the mask is an info, which has it as its `action_mask`.
         """
         if isinstance(mask, Mapping):
@@ -95,12 +109,31 @@ class Policy:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
             mask = None if mask is None else mask[None]
+        observations, infos, acting = unflatten(self.observation_space, arrays), {}, slice(None)
         rows = len(arrays[0])
+        if self.team > 1 and (single or rows % self.team or entity is not None):
+            place = self.place(entity)
+            # In a row of its place: those of the others in its team have no part in that.
+            each = np.repeat(np.arange(rows), self.team)
+            observations = take_rows(self.observation_space, observations, each)
+            mask = None if mask is None else mask[each]
+            rows, acting = len(each), slice(place, None, self.team)
+            infos["active"] = np.arange(rows) % self.team == place
+        if mask is not None:
+            infos["action_mask"] = mask
         if greedy not in self._actors or self._actors[greedy][0] != rows:
             self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
-        infos = {} if mask is None else {"action_mask": mask}
-        actions = self._actors[greedy][1](unflatten(self.observation_space, arrays), infos)
+        actions = take_rows(self.action_space, self._actors[greedy][1](observations, infos), acting)
         return row(self.action_space, actions, 0) if single else actions
+
+    def place(self, entity: int | None) -> int:
+        """The place of an entity in the team, 0 if all act alike; ValueError: it is missing or unknown."""
+        if self.team > 1 and entity not in range(self.team):
+            raise ValueError(
+                f"{type(self.algorithm).__name__} has an actor for each of {self.team} entities: got entity={entity}, "
+                f"expected its place in the team, 0 to {self.team - 1}, or a batch with rows of all of them"
+            )
+        return (entity or 0) % self.team
 
     def reset(self) -> None:
         """Forgets what was seen, at the beginning of an episode; random actions begin again."""
@@ -193,22 +226,24 @@ def configured_policy(
     elif configured.load is not None:
         found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     cls, options = _algorithm(folder, name, config, checkpoint)
-    if observation_space is None or action_space is None:
-        seat = first_seat(config, name).interface
-        observation_space = observation_space or seat.observation_spaces[0]
-        action_space = action_space or seat.action_spaces[0]
+    team = 1
+    if observation_space is None or action_space is None or spec_of(cls).checks_team:
+        seat = first_seat(config, name)
+        team = seat.team if spec_of(cls).checks_team else 1
+        observation_space = observation_space or seat.interface.observation_spaces[0]
+        action_space = action_space or seat.interface.action_spaces[0]
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:
-        env = SpecVectorEnv(observation_space, action_space, rows=rows)
+        env = SpecVectorEnv(observation_space, action_space, rows=rows, entities=[*map(str, range(team))])
         algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
         if found is not None:
             algorithm.load_state_dict(found.state)
         return algorithm
 
-    return Policy(make, observation_space, action_space, None if found is None else found.boundary)
+    return Policy(make, observation_space, action_space, None if found is None else found.boundary, team)
 
 
 class FirstSeat(NamedTuple):
@@ -216,6 +251,11 @@ class FirstSeat(NamedTuple):
 
     interface: Interface  # of its entities
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
+
+    @property
+    def team(self) -> int:
+        """How many entities its first team has."""
+        return len(self.interface.entities) * len(self.teams[0])
 
 
 def first_seat(config: Config, name: str) -> FirstSeat:
@@ -278,30 +318,15 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     if known and checkpoint not in known:
         message = f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}"
         raise ConfigError(message, source=str(folder.path))
-    cls, options = _algorithm(folder, policy, config, tick)
-    if not spec_of(cls).exports:
+    if not spec_of(_algorithm(folder, policy, config, tick).cls).exports:
         raise ConfigError(
             f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",
             source=str(folder.path),
         )
     if file is None:
         raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
-    seat = first_seat(config, policy)
-    entities = seat.interface.entities if spec_of(cls).checks_team else ("alone",)
-    observation_space, action_space = seat.interface.observation_spaces[0], seat.interface.action_spaces[0]
-    env = SpecVectorEnv(observation_space, action_space, rows=len(entities), entities=entities)
-    workers = len(seat.teams) * len(seat.teams[0])
-    group = StubGroup(
-        policy, configured.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams
-    )
-    algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
-    loaded = checkpoints.load_to_act(file)
-    if loaded.algorithm != configured.algorithm:
-        raise ConfigError(
-            f"is of the algorithm {loaded.algorithm!r}, the policy {policy!r} uses {configured.algorithm!r}; "
-            "where that has changed, take a checkpoint since then",
-            source=str(file),
-        )
     with located(source=str(file)):
-        algorithm.load_state_dict(loaded.state)
-    return LoadedAlgorithm(algorithm, configured.algorithm, observation_space, file, loaded.boundary)
+        loaded = configured_policy(config, folder, policy, tick)
+    return LoadedAlgorithm(
+        loaded.algorithm, configured.algorithm, loaded.observation_space, file, checkpoints.load(file).boundary
+    )

@@ -39,21 +39,30 @@ class Player:
         """Whether actions depend on what was seen before."""
         return self._model is not None and self._model.memory_size > 0
 
-    def act(self, observation: Any, info: Mapping[str, Any] | None = None, *, greedy: bool = True) -> Any:
+    def act(
+        self,
+        observation: Any,
+        info: Mapping[str, Any] | None = None,
+        *,
+        greedy: bool = True,
+        entity: int | None = None,
+    ) -> Any:
         """The action for one observation; a policy with a memory goes on with what it has seen before.
 
         Args:
             observation: a sample of the observation space.
             info: of the game; `action_mask` says which actions are allowed.
             greedy: the best action rather than a sampled one.
+            entity: see `Policy.act`.
         """
         mask = (info or {}).get("action_mask")
         mask = None if mask is None else np.asarray(mask)
         if not self.remembers:
-            return self._policy.act(observation, mask, greedy=greedy)
+            return self._policy.act(observation, mask, greedy=greedy, entity=entity)
+        rows = np.array([self._policy.place(entity)])
         batch = [leaf[None] for leaf in flatten(self.observation_space, observation)]
         before = None if self.memory is None else self.memory[None]
-        actions, after = self._recall(batch, None if mask is None else mask[None], before, greedy=greedy)
+        actions, after = self._recall(rows, batch, None if mask is None else mask[None], before, greedy=greedy)
         self.memory = after[0]
         return row(self.action_space, actions, 0)
 
@@ -83,11 +92,12 @@ class Player:
         if before is not None and isinstance(infos, Mapping) and "_final_obs" in infos:
             before = np.where(np.asarray(infos["_final_obs"])[:, None], np.float32(0), before)
         batch = flatten(self.observation_space, observations)
-        actions, self.memory = self._recall(batch, masks, before, greedy=greedy)
+        actions, self.memory = self._recall(np.arange(len(batch[0])), batch, masks, before, greedy=greedy)
         return actions
 
     def _recall(
         self,
+        rows: NDArray[np.intp],
         leaves: Sequence[NDArray[Any]],
         masks: NDArray[Any] | None,
         memory: NDArray[np.float32] | None,
@@ -96,10 +106,9 @@ class Player:
     ) -> tuple[Any, NDArray[np.float32]]:
         """Actions of rows, and what they remember then; `memory` None: nothing yet."""
         assert self._model is not None, "it remembers"
-        rows = len(leaves[0])
-        before = np.zeros((rows, self._model.memory_size), np.float32) if memory is None else memory
-        random = None if greedy else [self._random] * rows
-        return self._model.act(np.arange(rows), unflatten(self.observation_space, leaves), masks, before, random)
+        before = np.zeros((len(rows), self._model.memory_size), np.float32) if memory is None else memory
+        random = None if greedy else [self._random] * len(rows)
+        return self._model.act(rows, unflatten(self.observation_space, leaves), masks, before, random)
 
     def reset(self) -> None:
         """Forgets what was seen of the episode."""

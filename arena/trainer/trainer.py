@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from html import escape
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,7 +37,7 @@ from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, nearest
 from arena.league.sources import Named, Source, find_checkpoint, opponent_of, opposed
-from arena.plan.seats import check_seats
+from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import examine, interface_of
 from arena.preflight.later_seats import evaluation_config
 from arena.preflight.spec import spec_of
@@ -515,6 +516,7 @@ class Trainer:
         info: Mapping[str, Any] | None = None,
         memory: Any = None,
         greedy: bool = True,
+        entity: int | None = None,
     ) -> Any:
         """The action of a policy for one observation, as it is now; see `Player.act`.
 
@@ -524,6 +526,7 @@ class Trainer:
             info: of the game; `action_mask` says which actions are allowed.
             memory: of a policy that remembers, its memory so far; None at the beginning of an episode.
             greedy: the best action rather than a sampled one.
+            entity: see `Policy.act`.
 
         Returns:
             the action; of a policy that remembers, the action and the memory after it.
@@ -535,9 +538,9 @@ class Trainer:
         player = self._players[name]
         with untouched_process():
             if not player.remembers:
-                return player.act(observation, info, greedy=greedy)
+                return player.act(observation, info, greedy=greedy, entity=entity)
             player.memory = memory
-            return player.act(observation, info, greedy=greedy), player.memory
+            return player.act(observation, info, greedy=greedy, entity=entity), player.memory
 
     def compute_actions(
         self,
@@ -564,25 +567,35 @@ class Trainer:
             raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
         actions = {}
         for name, observation in observations.items():
-            policy, memory = seats[str(name)], self._memories.get(str(name))
+            (policy, place), memory = seats[str(name)], self._memories.get(str(name))
             info = (infos or {}).get(name)
-            found = self.compute_action(observation, policy=policy, info=info, memory=memory, greedy=greedy)
+            found = self.compute_action(
+                observation, policy=policy, info=info, memory=memory, greedy=greedy, entity=place
+            )
             if self._players[policy].remembers:
                 found, self._memories[str(name)] = found
             actions[name] = found
         return actions
 
     @cached_property
-    def _seated(self) -> dict[str, str]:
-        """By the name of each entity of match 0, and as it is configured, its policy; the game is made once."""
+    def _seated(self) -> dict[str, tuple[str, int]]:
+        """By the name of each entity of match 0, and as it is configured, its policy and its place in the team.
+
+        The game is made once.
+        """
         match = self._loop.run.plan.matches[0]
         with untouched_process(), self._origin.located():
             interface = interface_of(match)
             seats = check_seats(match, interface)
-        found = {str(entity): seat.policy for seat in match.seats for entity in seat.entities}  # as configured
-        for seat, entities in zip(match.seats, seats, strict=True):
-            found |= {interface.entities[entity]: seat.policy for entity in entities}
-        return found
+        names = interface.entities
+        found = {
+            names[entity]: (policy, place)
+            for policy, teams in teams_of(match, seats).items()
+            for team in teams
+            for place, entity in enumerate(team)
+        }
+        as_configured = [str(entity) for seat in match.seats for entity in seat.entities]
+        return {own: found[names[entity]] for own, entity in zip(as_configured, chain(*seats), strict=True)} | found
 
     def state(self, policy: str) -> dict[str, Any]:
         """What a policy has learned, as its `state_dict()` has it; of a frozen policy, what it has loaded.

@@ -77,10 +77,13 @@ class Served(NamedTuple):
         act: `act(observations, masks, memory, random)`: a batched sample [K, ...], int8 [K, mask_size] or None, float32
             [K, memory_size], and a generator for each row, or None for the best actions; returns the actions as the
             environment takes them [K, ...], and the memory after them.
+        entities: of a team, each with an actor of its own; `act` takes also the places of the rows' entities in it,
+            int64 [K]. 0: a row is like any other.
     """
 
     memory_size: int
-    act: Callable[[Any, NDArray[np.int8] | None, NDArray[np.float32], Random], tuple[Any, NDArray[np.float32]]]
+    act: Callable[..., tuple[Any, NDArray[np.float32]]]
+    entities: int = 0
 
 
 Metrics = dict[str, float]
@@ -516,11 +519,15 @@ class Algorithm(ABC):
 
         @torch.inference_mode()
         def act(
-            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
+            observations: Any,
+            masks: NDArray[np.int8] | None,
+            memory: NDArray[np.float32],
+            random: Random,
+            *entities: NDArray[np.int64],
         ) -> tuple[Any, NDArray[np.float32]]:
             leaves, mask = self.network_inputs(observations, masks)
-            if self.memory_size:
-                leaves = [*leaves, moved(torch.from_numpy(memory), self.device)]
+            more = [memory, *entities] if self.memory_size else entities
+            leaves = [*leaves, *(moved(torch.from_numpy(column), self.device) for column in more)]
             seeds = None if random is None else [int(generator.integers(2**63)) for generator in random]
             draws = None if seeds is None else [torch.Generator().manual_seed(seed) for seed in seeds]
             actions, after = self.choose(leaves, mask, draws)

@@ -506,15 +506,13 @@ class OffPolicy(Algorithm):
             self.network,
             self.env.single_observation_space,
             decoding_of(self.env.single_action_space, **self.export_as),
-            outputs=self.outputs,
+            outputs=lambda network, inputs: (
+                (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
+            ),
             normalization=self.normalization,
             memory_size=self.memory_size,
             entities=self.entities,
         )
-
-    def outputs(self, network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-        """How an exported network is called, see `policies.exporting.exported`."""
-        return (network(inputs), network.remember(inputs)) if self.memory_size else network(inputs)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Self:

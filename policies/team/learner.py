@@ -18,6 +18,7 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
+from policies.common.algorithm import Served
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
@@ -30,12 +31,11 @@ from policies.team.networks import JointEncoder
 class TeamLearner(TeamMember, OffPolicy):
     """One worker of an off-policy algorithm of teams of two entities or more, whose spaces are equal.
 
-    Its network has `forward(leaves)`, of the rows of this worker's entities, and `of_entities(leaves, entities)`; with
-    a memory also `memory_size` and `remember(leaves)`, of a row.
+    Its network has `forward(leaves)`, of the rows of this worker's entities, or of any rows if the last leaf says whose
+    they are (`JointEncoder.of_rows`); with a memory also `memory_size` and `remember(leaves)`, of a row.
     """
 
     learner = "team"
-    served = None  # type: ignore[assignment]  # an entity's network has to know whose row it is
 
     def set_up(self, parts: Mapping[str, nn.Module], targets: Mapping[str, str], **_: Any) -> None:
         """As of `OffPolicy`, with joint transitions."""
@@ -66,10 +66,8 @@ class TeamLearner(TeamMember, OffPolicy):
 
     # --------------------------------------------------------------------------------------- what the arena asks for
 
-    def outputs(self, network: Any, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-        *leaves, entities = inputs  # the last one says whose network is called
-        found: Tensor = network.of_entities(leaves, entities)
-        return (found, network.remember(leaves)) if self.memory_size else found
+    def served(self) -> Served:
+        return super().served()._replace(entities=self.entities)
 
 
 class JointNormalizer(ObservationNormalizer):

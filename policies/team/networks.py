@@ -57,6 +57,7 @@ class JointEncoder(Encoder):
         self.own: Any = own
         self.entities, self.of_one = entities, self.features
         self.features = self.state_features = entities * (self.of_one + 1)
+        self._of_row = len(leaves_of(space)) + (self.memory_size > 0)  # leaves
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         *seen, acts = leaves
@@ -91,6 +92,10 @@ class JointEncoder(Encoder):
         leaves = self.observed(leaves)
         found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
         return found.view(-1, entities or self.entities, self.of_one)
+
+    def of_rows(self, leaves: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor | None]:
+        """The leaves of rows, and whose rows they are, int64 [N], if there is such a leaf after them."""
+        return leaves[: self._of_row], leaves[-1] if len(leaves) > self._of_row else None
 
     def remember(self, leaves: Sequence[Tensor]) -> Tensor:
         """The memory [N, ...] of rows after a tick, of leaves [N, ...] of which the last is that before it."""
@@ -151,6 +156,7 @@ class StateEncoder(JointEncoder):
         seen = spaces.Dict(list(others.items())) if len(others) > 1 else next(iter(others.values()))
         super().__init__(seen, entities, generator, make_row_encoder(seen))
         keys = [leaf.path[0] for leaf in leaves_of(space)]
+        self._of_row = len(keys) + (self.memory_size > 0)
         self._state = [place for place, key in enumerate(keys) if key == state]
         self.encoder = Encoder(space[state], generator)
         self.state_features = self.encoder.features + entities
@@ -235,18 +241,18 @@ class ActorsAndCritics(nn.Module):
     def forward(self, leaves: Sequence[Tensor], places: range | None = None) -> Tensor:
         """The actors' outputs [N * e, outputs] for leaves of rows, [N * e, ...]; each of its own row alone.
 
-        The rows are those of `e` entities, in the `places`; None: of all.
+        The rows are those of `e` entities, in the `places`; None: of all; or of any, see `JointEncoder.of_rows`.
         """
+        leaves, entities = self.encoder.of_rows(leaves)
+        if entities is not None:
+            return self.actors.of_entities(self.actors_encoder.rows(leaves, 1).squeeze(1), entities)
         places = range(self.encoder.entities) if places is None else places
         features = self.actors_encoder.rows(leaves, len(places))
         return self.actors(features, places.start).flatten(0, 1)  # type: ignore[no-any-return]
 
-    def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
-        """The actors' outputs [N, outputs] for leaves of rows [N, ...], which are of these entities, int64 [N]."""
-        return self.actors.of_entities(self.actors_encoder.rows(leaves, 1).squeeze(1), entities)
-
     def remember(self, leaves: Sequence[Tensor]) -> Tensor:
         """The memory [N, memory_size] of rows after a tick, of leaves of which the last is the memory before it."""
+        leaves, _ = self.encoder.of_rows(leaves)
         *others, _ = leaves
         return self.actors_encoder.remember([*others, self.encoder.remember(leaves)])
 
