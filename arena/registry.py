@@ -12,6 +12,7 @@ import gc
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -122,6 +123,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME_RULE = "use lowercase letters, digits and '_', the first a letter"
 _PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
+_OWN_CODE = tuple(str(_HOME / part) + os.sep for part in ("arena", "policies", "envs/adapters"))
 _BY_PLACE = 2  # positional parameters of a worker: env, group
 _OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # kinds of plugins
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
@@ -343,10 +345,14 @@ def _plugin_note(module_name: str) -> str:
 
 
 def where_raised(error: BaseException) -> str:
-    """The innermost line of the error's traceback, as ` (file, line n)`; empty if it is in this module."""
+    """The innermost line of an error's traceback outside of the arena, as ` (file, line n)`; empty: there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    last = next((frame for frame in reversed(frames) if Path(frame.filename).parent.name != "importlib"), None)
-    return f" ({last.filename}, line {last.lineno})" if last and last.filename != __file__ else ""
+    others = [
+        frame
+        for frame in frames
+        if Path(frame.filename).parent.name != "importlib" and not frame.filename.startswith(_OWN_CODE)
+    ]
+    return f" ({others[-1].filename}, line {others[-1].lineno})" if others else ""
 
 
 def _shadow_note(module_name: str) -> str:

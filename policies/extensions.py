@@ -27,9 +27,9 @@ from gymnasium.spaces import Space
 from msgspec import Meta
 from torch import Tensor, nn
 
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, nearest
 from arena.game.spaces import leaves_of
-from arena.registry import load_object, where_raised
+from arena.registry import load_object, option_parameters, where_raised
 from policies.common.tensors import to_tensors
 from policies.networks.actor_critic import Encoder
 from policies.networks.recurrent import RecurrentEncoder
@@ -50,6 +50,12 @@ class LoadedClass(NamedTuple):
         try:
             return self.kind(*arguments, **more, **self.options)
         except Exception as error:
+            taken = option_parameters(self.kind, len(arguments))
+            known = [name for name in taken.names if name not in more]
+            for name in self.options if isinstance(error, TypeError) and not taken.open else ():
+                if name not in known:
+                    text = f"{self.name!r} has no option {name!r}; {nearest(name, known)}"
+                    raise ConfigError(text, path=f"options.{option}.options") from error
             raise self.failure("cannot be made", error, option) from error
 
     def failure(self, what: str, error: Exception, option: str) -> ConfigError:

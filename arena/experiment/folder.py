@@ -135,8 +135,8 @@ class ExperimentFolder:
         self.report = self.path / "report.html"
 
     @classmethod
-    def existing(cls, path: Path | str) -> ExperimentFolder:
-        """The folder of an experiment that has begun.
+    def existing(cls, path: Path | str, remedy: str = "") -> ExperimentFolder:
+        """The folder of an experiment that has begun; `remedy` ends the message if it is none.
 
         Raises:
             ConfigError: it is not one, or a file of it was shortened, changed or lost after it was written.
@@ -147,7 +147,7 @@ class ExperimentFolder:
             checksums.check_folder(part)
         if not is_experiment(path):
             found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
-            text = f"not the folder of an experiment: {found}; name one, as experiments/<name>"
+            text = f"not the folder of an experiment: {found}; name one, as experiments/<name>{remedy}"
             raise ConfigError(text, source=str(path))
         return folder
 
@@ -312,6 +312,8 @@ def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: boo
         ConfigError: there is nothing to go on with; or a folder that processes share has no name.
     """
     if run_dir is not None:
+        if resume:
+            ExperimentFolder.existing(anchored(run_dir), ", or leave --resume out")
         return anchored(run_dir)
     if shared:
         raise ConfigError("a trial alone needs the folder that it shares with the others", path="--run-dir")

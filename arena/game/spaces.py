@@ -165,6 +165,20 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
     return [np.asarray(sample)]
 
 
+def missing_part(space: Space[Any], sample: Any, place: str = "") -> str:
+    """The place of the first part of its space that a sample has not, as `['grid']`; empty: it has all."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, part in _parts(space):
+            try:
+                inner = None if isinstance(sample, np.ndarray) else sample[key]
+            except (KeyError, IndexError, TypeError):
+                inner = None
+            found = f"{place}[{key!r}]" if inner is None else missing_part(part, inner, f"{place}[{key!r}]")
+            if found:
+                return found
+    return ""
+
+
 def unflatten(space: Space[Any], arrays: Sequence[Any]) -> Any:
     """The sample that holds these arrays: the inverse of `flatten`, without a copy."""
     return _unflatten(space, iter(arrays))

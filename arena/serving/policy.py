@@ -24,7 +24,7 @@ from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
-from arena.game.spaces import flatten, leaves_of, row, take_rows, unflatten
+from arena.game.spaces import flatten, leaves_of, missing_part, row, take_rows, unflatten
 from arena.league import rounds_file
 from arena.league.sources import Source, find_checkpoint, named_in_run
 from arena.plan.build import make_plan
@@ -87,6 +87,10 @@ class Policy:
         """
         if isinstance(mask, Mapping):
             raise TypeError("got an info as the mask, expected its array; use mask=info['action_mask']")
+        if missing := missing_part(self.observation_space, observation):
+            raise ValueError(
+                f"got an observation without {missing}, expected one of {self.observation_space} or a batch"
+            )
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
         for array, leaf in zip(arrays, leaves, strict=True):

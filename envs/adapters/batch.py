@@ -143,7 +143,15 @@ class BatchedLanes:
                     observation = space.complete(observation)
                 except ValueError as error:
                     raise self._wrong(f"units that its space does not allow: {error}", lane, entity) from error
-            arrays = spaces.flatten(space, observation)
+            try:
+                arrays = spaces.flatten(space, observation)
+            except (KeyError, IndexError, TypeError):
+                arrays = []
+            if len(arrays) != len(self._leaves[entity]):
+                found = (
+                    f"an observation without {spaces.missing_part(space, observation)}, a {type(observation).__name__}"
+                )
+                raise self._wrong(f"{found}; its space is {space}", lane, entity)
             for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
                 if number in ragged:
                     rows, part = ragged[number]

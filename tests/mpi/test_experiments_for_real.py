@@ -82,12 +82,17 @@ def plays(folder: Path) -> bool:
     return any(has_played(run) for run in folder.glob("trials/*"))
 
 
+def resume(folder: Path) -> list[str]:
+    """The option, if there is an experiment to go on with."""
+    return ["--resume"] * (folder / "experiment.yaml").is_file()
+
+
 def killed_and_resumed(cwd: Path, file: str, folder: str, *, kills: int, seed: int) -> int:
     """Kills the driver at random moments until it is done or the limit is reached; returns the number of kills."""
     rng = random.Random(seed)
     killed = 0
     while killed < kills:
-        process = start([*ARENA, "experiment", file, "--run-dir", folder, "--resume"], cwd)
+        process = start([*ARENA, "experiment", file, "--run-dir", folder, *resume(cwd / folder)], cwd)
         try:
             process.wait(timeout=rng.uniform(0.2, 6.0))
         except subprocess.TimeoutExpired:
@@ -114,7 +119,7 @@ def test_killed_experiment_leaves_the_bytes_of_an_undisturbed_one(tmp_path: Path
     data["repeat"] = 3 if kills == 20 else 1
     assert experiment(tmp_path, data, "calm", "--set", "envs.game.kwargs.seconds=0") == 0
     killed = killed_and_resumed(tmp_path, "sweep.yaml", "wild", kills=kills, seed=kills)
-    assert experiment(tmp_path, data, "wild", "--resume") == 0
+    assert experiment(tmp_path, data, "wild", *resume(tmp_path / "wild")) == 0
     assert killed == kills or kills < 20
     assert {*states_of(tmp_path / "wild")} == {"terminated"}
     assert_same(tmp_path / "wild", tmp_path / "calm")
@@ -131,7 +136,7 @@ def test_a_search_that_is_killed_and_resumed_suggests_the_same(tmp_path: Path) -
     data = {"run": run_of(ticks=150, every=50), "set": space, "search": search, "at_once": 1, "ranks": 1}
     assert experiment(tmp_path, data, "calm") == 0
     killed_and_resumed(tmp_path, "sweep.yaml", "wild", kills=2, seed=3)
-    assert experiment(tmp_path, data, "wild", "--resume") == 0
+    assert experiment(tmp_path, data, "wild", *resume(tmp_path / "wild")) == 0
     calm, wild = (ExperimentFolder(tmp_path / folder).read() for folder in ("calm", "wild"))
     assert [record.params for record in calm] == [record.params for record in wild]
     assert len(calm) == 5 and len({str(record.params) for record in calm}) == 5
@@ -232,6 +237,7 @@ def test_mistakes_start_nothing_and_leave_no_folder(
         ("--trial", "2"): "--trial: got 2; the experiment has the trials 0 to 1",
         ("--trial", "1"): "--run-dir: a trial alone needs the folder that it shares with the others",
         ("--resume",): "experiments/sweep: there is no experiment to go on with",
+        ("--resume", "--run-dir", "gone"): "gone: not the folder of an experiment: it does not exist",
         ("--retry-errors",): "--retry-errors: goes with --resume",
         ("--run-dir", "full"): "full: holds files already",
         ("--set", "ticks=0"): "--set ticks=0: ticks: found 0",
