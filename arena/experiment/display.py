@@ -17,7 +17,7 @@ from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
-from arena.experiment.variation import value_text
+from arena.experiment.variation import short_text
 from arena.roles.status import planned_ticks
 from arena.terminal.display import LivePanel, PlainLines
 from arena.terminal.output import printable
@@ -132,7 +132,7 @@ class LiveExperimentDisplay(LivePanel):
         for name in ("ticks", progress.metric.name):
             table.add_column(Text(printable(name)), justify="right", no_wrap=True)
         for row in running[:_MOST_RUNNING]:
-            values = [value_text(row.params[path]) if path in row.params else "" for path in names]
+            values = [short_text(row.params[path]) if path in row.params else "" for path in names]
             value = "-" if row.last is None else number_text(row.last)
             table.add_row(f"{row.number:04d}", *map(Text, map(printable, values)), str(row.seed), str(row.ticks), value)
         more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
@@ -201,6 +201,7 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         compared = ""  # with the best one, over shared seeds
         if each.difference is not None:
             compared = f"from the best with {pluralize(each.shared, 'seed')}: {number_text(each.difference)}"
+            compared += "" if each.interval is not None else ", without an interval"
             if each.interval is not None:
                 ends = ", ".join(map(number_text, each.interval))
                 compared = f"{'' if each.separable else 'not '}separable {compared} [{ends}]"
@@ -212,13 +213,13 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         pruned = ", pruned" if best.state == State.PRUNED.value else ""
         lines.append(f"best trial: {shown(best.folder)} ({number_text(best.value or 0.0)}{pruned})")
     if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):
-        lines.append("each combination has one seed, which proves little: `repeat: 5` gives intervals")
+        lines.append("each combination has one seed, which proves little: `repeat: 5` without `prune` gives intervals")
     return lines
 
 
 def combination_text(each: Combination, names: dict[str, str]) -> str:
     """The values of a combination, with the short names of their keys."""
-    parts = [f"{names[path]}={value_text(value)}" for path, value in each.params.items()]
+    parts = [f"{names[path]}={short_text(value)}" for path, value in each.params.items()]
     return " ".join([*([each.variant] if each.variant else []), *parts])
 
 

@@ -6,7 +6,7 @@ As there, every number stands in it twice: where it is read, and as JSON in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape  # Plotly takes some tags for its own
 from pathlib import Path
@@ -23,7 +23,7 @@ from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import FollowedResults, TrialRow
-from arena.experiment.variation import value_text
+from arena.experiment.variation import short_text
 from arena.records.atomic import check_place, replacing
 from arena.report.charts import Figure
 from arena.report.colors import palette
@@ -115,12 +115,21 @@ def parts(
         "contents": CONTENTS,
         "indexed": [*enumerate(data.trials)],
         "labels": names,
+        "short_text": short_text,
         "most_curves": _MOST_CURVES,
         "config_text": folder.config.read_text(),
         "runs": "trials/",  # the address of the folders of trials
         "asks": "",  # the address that takes requests to stop or prune a trial; empty: there is none
     }
-    return data, _figures(data, names, followed.results), context
+    config = followed.config
+    sets = [config.set, *(variant.set for variant in config.variants.values())]
+    logarithmic = {
+        path
+        for one in sets
+        for path, content in one.items()
+        if isinstance(content, dict) and content.keys() & {"loguniform", "logintegers"}
+    }
+    return data, _figures(data, names, followed.results, logarithmic), context
 
 
 def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> ExperimentPage:
@@ -167,9 +176,12 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
 
 
 def _figures(
-    data: ExperimentPage, names: Mapping[str, str], results: Mapping[int, FollowedResults]
+    data: ExperimentPage,
+    names: Mapping[str, str],
+    results: Mapping[int, FollowedResults],
+    logarithmic: Collection[str],
 ) -> dict[str, Figure]:
-    """Every figure of the page by the name under which the page asks for it."""
+    """Every figure of the page by the name under which the page asks for it; `logarithmic`: keys drawn so."""
     metric = data.metric.name
     curves = []
     for each in data.combinations[:_MOST_CURVES]:
@@ -207,10 +219,11 @@ def _figures(
             "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
         }
         axis: Figure = {}
-        if numeric and min(values) > 0 and max(values) >= 20 * min(values):
+        if numeric and min(values) > 0 and (path in logarithmic or max(values) >= 20 * min(values)):
             known = sorted({*values})  # a tick at each value if they are few
-            axis = {"type": "log", "tickvals": known, "ticktext": [value_text(value) for value in known]}
-            if len(known) > _MOST_NAMED:
-                axis = {"type": "log", "dtick": 1, "exponentformat": "power"}
+            axis = {"type": "log", "tickvals": known, "ticktext": [short_text(value) for value in known]}
+            if len(known) > _MOST_NAMED or path in logarithmic:
+                within = max(values) < 100 * min(values)  # then with the ticks 2 and 5
+                axis = {"type": "log", "dtick": "D2" if within else 1, "exponentformat": "power"}
         found[f"value-{place}"] = {"data": [points], "layout": {"xaxis": axis, "hovermode": "closest"}}
     return found

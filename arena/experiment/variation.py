@@ -181,6 +181,11 @@ def value_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=str)
 
 
+def short_text(value: Any) -> str:
+    """The same with at most six digits of a drawn number, for tables that people read."""
+    return value_text(float(f"{value:.6g}") if isinstance(value, float) else value)
+
+
 def labels(paths: Sequence[str]) -> dict[str, str]:
     """The short name of each key: its last part, or as many parts as make it different from the others."""
     tokens = {path: path.replace("[", ".").replace("]", "").split(".") for path in paths}

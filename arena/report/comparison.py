@@ -106,7 +106,8 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
     members = list(found.values())
     configs = [flat(files[places[0]].config) for places in members]
     keys = dict.fromkeys(key for one in configs for key in one if key.partition(".")[0] not in _FREE)
-    unlike = [key for key in keys if len({one.get(key, "") for one in configs}) > 1][:_MOST_DIFFERENCES]
+    unlike = [key for key in keys if len({one.get(key, "") for one in configs}) > 1]
+    unlike = [key for key in unlike if not any(one.startswith((f"{key}.", f"{key}[")) for one in keys)]
     names = [files[places[0]].config.name for places in members]
     labels = [
         name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
@@ -117,7 +118,7 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
             label,
             SPARE[number % len(SPARE)],
             [str(files[place].folder.path) for place in places],
-            {key: one.get(key, "") for key in unlike},
+            {key: one.get(key, "") for key in unlike[:_MOST_DIFFERENCES]},
         )
         for number, (label, places, one) in enumerate(zip(labels, members, configs, strict=True))
     ]
