@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import arena
 from arena import Trainer, registry
+from arena.cli import serve
 from arena.config import load_config
 from arena.game.spaces import row, stack
 from arena.records.folder import RunFolder
@@ -19,9 +21,9 @@ from in_process import one_match, train
 
 ENTITIES = ("blue_0", "blue_1")
 OPTIONS: dict[str, Any] = {
-    **{"n_steps": 20, "minibatch_size": 20, "learning_starts": 20, "batch_size": 8, "buffer_size": 400},
+    **{"n_steps": 20, "minibatch_size": 20, "learning_starts": 20, "batch_size": 10, "buffer_size": 400},
     **{"gradient_steps": 4, "learning_rate": 0.01, "hidden_sizes": [8], "shared_actor": False},
-    "action": 1,
+    **{"action": 1, "train_every": 4},
 }
 CONTINUOUS = {"ddpg", "td3", "maddpg", "masac", "sb3:DDPG", "sb3:TD3", "sb3:SAC"}
 
@@ -32,11 +34,11 @@ def configuration(name: str, folder: Path, seats: list[Any], **options: Any) -> 
     options |= {option: value for option, value in OPTIONS.items() if option in known}
     kinds = {"blue_actions": "continuous"} if name in CONTINUOUS else {}
     game = {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 20, **kinds}}
+    red: Any = {"algorithm": "random"}
     if "data" in known:
-        recorded = one_match(game, {"blue": {"algorithm": "random"}}, ticks=60, seats=seats, record="samples")
+        recorded = one_match(game, {"blue": red, "red": red}, ticks=60, seats=seats, record="samples")
         options["data"] = str(train({**recorded, "seed": 1}, folder / "recorded").path)
     blue = {"algorithm": name, "options": options}
-    red: Any = {"algorithm": "random"}
     return {"name": "test", **one_match(game, {"blue": blue, "red": red}, ticks=80, seats=seats, seed=1)}
 
 
@@ -78,3 +80,59 @@ def test_every_algorithm_acts_in_every_way_as_in_its_run(name: str, seats: list[
                 same(found, each)
         if name != "random":
             same(served, policy.act(stack(policy.observation_space, seen[::-1]))[::-1])
+
+
+SEATS = [["blue", "blue"], ["red", "red"]]
+
+
+@pytest.mark.parametrize(("name", "options"), [("qmix", {}), ("maddpg", {"shared_actor": True})])
+def test_actors_of_a_team_remember_by_entity(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    memory = {"recurrent": "gru", "sequence_length": 4, "burn_in": 0, "batch_size": 16, **options}
+    data = configuration(name, tmp_path, SEATS)
+    data["policies"]["blue"]["options"] |= memory
+    with Trainer(data, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        policy, player = arena.load_policy(f"{tmp_path / 'run'}:blue"), trainer.policy("blue")
+        whole = policy.actor(2, greedy=True)
+        policy.observation_space.seed(3)
+        memories: list[Any] = [None, None]
+        assert player.remembers
+        for _ in range(3):
+            seen = [policy.observation_space.sample() for _ in ENTITIES]
+            acted = whole(stack(policy.observation_space, seen), {})
+            expected = [row(policy.action_space, acted, place) for place in range(2)]
+            same([policy.act(one, entity=place) for place, one in enumerate(seen)], expected)
+            same([*trainer.compute_actions(dict(zip(ENTITIES, seen, strict=True))).values()], expected)
+            for place, one in enumerate(seen):
+                action, memories[place] = trainer.compute_action(
+                    one, policy="blue", entity=place, memory=memories[place]
+                )
+                same(action, expected[place])
+
+
+def test_an_entity_of_a_team_is_named_and_what_is_missing_too(tmp_path: Path) -> None:
+    run = train(configuration("vdn", tmp_path, SEATS), tmp_path / "run").path
+    policy = arena.load_policy(f"{run}:blue")
+    observation = policy.observation_space.sample()
+    assert policy.team == 2
+    for batch, entity in ((observation, None), (observation, 2), (np.stack([observation] * 3), None)):
+        with pytest.raises(ValueError, match="VDN has an actor for each of 2 entities: got entity="):
+            policy.act(batch, entity=entity)
+    games = np.stack([observation] * 3)  # of one entity, in three games
+    assert policy.act(games, entity=1).tolist() == [policy.act(observation, entity=1)] * 3
+    assert policy.act(games, entity=1, greedy=False).shape == (3,)
+
+
+def test_a_served_policy_of_a_team_has_all_of_its_entities(tmp_path: Path) -> None:
+    run = train(configuration("vdn", tmp_path, SEATS), tmp_path / "run").path
+    policy = arena.load_policy(f"{run}:blue")
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    words = [f"{run}:blue", "--engine", "torch", "--http", "0", "--slots", "2"]
+    running = serve.prepare(parser.parse_args(words))
+    (player,) = running.players
+    assert player.entities == [0, 1]
+    seen = policy.observation_space.sample()
+    found, _ = player.model.act(np.arange(4), np.stack([seen] * 4), None, np.zeros((4, 0), np.float32), None)
+    assert found.tolist() == [*policy.act(np.stack([seen] * 2))] * 2
+    running.server.close()
