@@ -41,7 +41,7 @@ Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
 class LoadedClass(NamedTuple):
     """A class of the user's own and its options."""
 
-    kind: Callable[..., Any]
+    kind: Any
     options: Mapping[str, Any]
     name: str
 

@@ -211,6 +211,34 @@ class OldStep(Countdown):
         return observation, reward, terminated, info
 
 
+class Parts(Countdown):
+    """It observes a Dict, of which a part is missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        part = self.observation_space
+        self.observation_space: Any = spaces.Dict({"here": part, "there": part})
+
+    def seen(self, observation: Any) -> Any:
+        """What it shows."""
+        return {"here": observation}
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = super().reset(**given)
+        return self.seen(observation), info
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return self.seen(observation), *rest
+
+
+class Bare(Parts):
+    """Likewise, without the Dict."""
+
+    def seen(self, observation: Any) -> Any:
+        return observation
+
+
 class Objectives(Countdown):
     """Its reward has two parts."""
 

@@ -381,6 +381,20 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
     assert "Traceback" not in printed
 
 
+@pytest.mark.parametrize(("game", "found"), [("Parts", "['there'], a dict"), ("Bare", "['here'], a ndarray")])
+def test_part_that_an_observation_lacks_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], game: str, found: str
+) -> None:
+    matches = [{"env": "game", "seats": ["red"]}]
+    policies = {"red": {"algorithm": "random"}}
+    path = write(folder, envs={"game": {"make": f"faulty_games:{game}"}}, policies=policies, matches=matches)
+    words = f"the game gave 'agent_0' in lane 0 an observation without {found}; its space is Dict('here'"
+    assert words in error_of(capsys, "check", path)
+    assert main(["train", path, "--ranks", "1", "--run-dir", str(folder / "run")]) == 1
+    printed = capsys.readouterr().err
+    assert words in printed and "Traceback" not in printed
+
+
 # mistakes that need no game
 
 

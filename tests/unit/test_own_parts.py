@@ -140,7 +140,6 @@ def test_a_memory_comes_after_an_own_encoder() -> None:
     [
         ("own_parts:Nett", "'own_parts:Nett': .*did you mean 'Net'"),
         ("own_parts:Decay", "cannot be made: .*unexpected|cannot be made"),
-        ({"class": "own_parts:Net", "options": {"widht": 3}}, "cannot be made: .*widht"),
         ({"class": "own_parts:Net", "opts": {}}, r'expected "package.module:Class"'),
         ("own_parts:Narrow", r"gives \[2, 7\] for 2 rows; expected \[2, 8\]"),
         ("gymnasium.spaces:Space", "is no torch module with an attribute `features`|cannot be made"),
@@ -150,6 +149,15 @@ def test_encoders_that_cannot_be_used_are_refused(given: Any, message: str) -> N
     with pytest.raises(ConfigError, match=message) as caught:
         PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=given)
     assert caught.value.path == "options.encoder"
+
+
+def test_unknown_option_of_an_own_class_is_refused_with_the_nearest_one() -> None:
+    own = {"class": "own_parts:Net", "options": {"widht": 3}}
+    with pytest.raises(ConfigError, match="'own_parts:Net' has no option 'widht'; did you mean 'width'") as caught:
+        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own)
+    assert caught.value.path == "options.encoder.options"
+    with pytest.raises(ConfigError, match=r"cannot be made: TypeError: (?s:.*) \(.*own_parts.py, line \d+\)$"):
+        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own | {"options": {"width": {}}})
 
 
 # further losses

@@ -242,3 +242,15 @@ def test_a_checkpoint_that_does_not_fit_an_evaluation_seat_is_refused(tmp_path: 
     with pytest.raises(ConfigError, match=r"policies\.old\.load: "):
         train(duel({**EVALUATION, "seats": ["blue", "old"]}, policies=policies | {"old": larger}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_prints_what_the_game_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    still = {"algorithm": "scripted", "options": {"action": 1}}
+    data = {"name": "test", **one_match({"make": "games:WithMetrics"}, {"still": still}, ticks=20)}
+    Path("run.yaml").write_text(yaml.safe_dump(data))
+    assert main(["evaluate", "run.yaml", "--episodes", "6"]) == 0
+    # In episodes 2, 4 and 6 their number + 1: the mean 5, and the t-interval 4.303 * 2 / sqrt(3).
+    assert "score: 5 +- 5 in 3 episodes\n" in capsys.readouterr().out
