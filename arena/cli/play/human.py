@@ -48,6 +48,8 @@ from arena.game.spaces import no_op, row, stack
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
+from arena.serving.models import PureModel
+from arena.serving.policy import Policy
 from arena.terminal.output import say
 
 if TYPE_CHECKING:
@@ -300,17 +302,21 @@ class Advisor:
         cls, options = configured(name, policy)
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
-        self._team = policy["team"]
-        self._place = place % self._team
-        entities = [str(entity) for entity in range(self._team)]
-        env = SpecVectorEnv(observation_space, action_space, rows=self._team, entities=entities)
-        self._algorithm = from_spaces(
-            cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
-        )
-        if policy["load"] is not None:
-            self._algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
+        self._place = place % policy["team"]
+        entities = [str(entity) for entity in range(policy["team"])]
+        group = StubGroup(name, "gradients", seed=0, shared_seed=0)
+
+        def make(rows: int) -> Any:
+            env = SpecVectorEnv(observation_space, action_space, rows=rows, entities=entities)
+            algorithm = from_spaces(cls, env, group, ticks=1, options=options)
+            if policy["load"] is not None:
+                algorithm.load_state_dict(checkpoint.load(Path(policy["load"])).state)
+            return algorithm
+
+        self._policy = Policy(make, observation_space, action_space, None, policy["team"])
+        self._algorithm = self._policy.algorithm
         self.name, self._observation_space, self._action_space = name, observation_space, action_space
-        self._served = self._algorithm.served() if getattr(cls, "served", None) else None
+        self._served = PureModel(self._algorithm, 0) if getattr(cls, "served", None) else None
         declared = self._algorithm if self._served is None else self._served
         self.remembers = getattr(declared, "memory_size", None) != 0
         self._log_prob, self._state_value = self._method("log_prob"), self._method("state_value")
@@ -326,28 +332,26 @@ class Advisor:
 
     def begin(self) -> None:
         """An episode begins."""
-        self._act: Any = None
+        self._policy.reset()
         if self._served is not None:
             self._memory = np.zeros((1, self._served.memory_size), np.float32)
 
     def advice(self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]) -> Advice:
         """What it thinks of the decisions of a tick, of which each has at least one option."""
-        # Without `served` it acts in a row of its place: those of the others in its team have no part in that.
-        rows, place = (self._team, self._place) if self._served is None else (1, 0)
-        seen = stack(self._observation_space, [observation] * rows)
-        masks = None if mask is None else np.repeat(mask[None], rows, axis=0)
+        seen = stack(self._observation_space, [observation])
         before: dict[str, Any] = {}
         if self._served is None:
-            self._act = self._act or self._algorithm.actor(greedy=True)
-            acted = self._act(seen, {} if masks is None else {"action_mask": masks})
+            acted = self._policy.act(observation, mask, entity=self._place)
         else:
             before = {"memory": self._memory} if self.remembers else {}
-            acted, self._memory = self._served.act(seen, masks, self._memory, None)
-        choices = numbers_of(self._action_space, row(self._action_space, acted, place))
+            masks = None if mask is None else mask[None]
+            batch, self._memory = self._served.act(np.array([self._place]), seen, masks, self._memory, None)
+            acted = row(self._action_space, batch, 0)
+        choices = numbers_of(self._action_space, acted)
         value = None
         if self._state_value is not None:
             values = self._state_value(seen, **before)
-            value = None if values is None else float(values[place])
+            value = None if values is None else float(values[0])
         shares: list[list[float] | None] = []
         for number, (decision, chosen) in enumerate(zip(decided, choices, strict=True)):
             if self._tells:

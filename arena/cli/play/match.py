@@ -97,8 +97,7 @@ def as_adviser(name: str, policy: PolicyConfig, config: Config) -> dict[str, Any
     if spec_of(configured(name, found).cls).checks_team:
         if own is None:
             raise ConfigError(f"{name!r} learns as a team of another run: choose a policy of this one", path="--advice")
-        seat = first_seat(config, own)
-        team = len(seat.interface.entities) * len(seat.teams[0])
+        team = first_seat(config, own).team
     return {**found, "team": team}
 
 
