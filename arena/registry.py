@@ -12,7 +12,6 @@ import gc
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import sys
 import traceback
@@ -123,7 +122,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME_RULE = "use lowercase letters, digits and '_', the first a letter"
 _PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
-_OWN_CODE = tuple(str(_HOME / part) + os.sep for part in ("arena", "policies", "envs/adapters"))
+_LIBRARY = Path(importlib.__file__).parent
+_NOT_THEIRS = *(f"{_HOME / part}/" for part in ("arena", "policies", "envs/adapters")), f"{_LIBRARY}/"
 _BY_PLACE = 2  # positional parameters of a worker: env, group
 _OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # kinds of plugins
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
@@ -347,12 +347,8 @@ def _plugin_note(module_name: str) -> str:
 def where_raised(error: BaseException) -> str:
     """The innermost line of an error's traceback outside of the arena, as ` (file, line n)`; empty: there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    others = [
-        frame
-        for frame in frames
-        if Path(frame.filename).parent.name != "importlib" and not frame.filename.startswith(_OWN_CODE)
-    ]
-    return f" ({others[-1].filename}, line {others[-1].lineno})" if others else ""
+    last = next((frame for frame in reversed(frames) if not frame.filename.startswith(_NOT_THEIRS)), None)
+    return f" ({last.filename}, line {last.lineno})" if last else ""
 
 
 def _shadow_note(module_name: str) -> str:

@@ -121,14 +121,8 @@ def parts(
         "runs": "trials/",  # the address of the folders of trials
         "asks": "",  # the address that takes requests to stop or prune a trial; empty: there is none
     }
-    config = followed.config
-    sets = [config.set, *(variant.set for variant in config.variants.values())]
-    logarithmic = {
-        path
-        for one in sets
-        for path, content in one.items()
-        if isinstance(content, dict) and content.keys() & {"loguniform", "logintegers"}
-    }
+    forms = {path: content for path, content in followed.config.set.items() if isinstance(content, dict)}
+    logarithmic = [path for path, form in forms.items() if form.keys() & {"loguniform", "logintegers"}]
     return data, _figures(data, names, followed.results, logarithmic), context
 
 

@@ -173,8 +173,8 @@ def missing_part(space: Space[Any], sample: Any, place: str = "") -> str:
                 inner = None if isinstance(sample, np.ndarray) else sample[key]
             except (KeyError, IndexError, TypeError):
                 inner = None
-            found = f"{place}[{key!r}]" if inner is None else missing_part(part, inner, f"{place}[{key!r}]")
-            if found:
+            at = f"{place}[{key!r}]"
+            if found := at if inner is None else missing_part(part, inner, at):
                 return found
     return ""
 

@@ -87,10 +87,8 @@ class Policy:
         """
         if isinstance(mask, Mapping):
             raise TypeError("got an info as the mask, expected its array; use mask=info['action_mask']")
-        if missing := missing_part(self.observation_space, observation):
-            raise ValueError(
-                f"got an observation without {missing}, expected one of {self.observation_space} or a batch"
-            )
+        if part := missing_part(self.observation_space, observation):
+            raise ValueError(f"got an observation without {part}, expected one of {self.observation_space} or a batch")
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
         for array, leaf in zip(arrays, leaves, strict=True):
@@ -331,6 +329,5 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
         raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
     with located(source=str(file)):
         loaded = configured_policy(config, folder, policy, tick)
-    return LoadedAlgorithm(
-        loaded.algorithm, configured.algorithm, loaded.observation_space, file, checkpoints.load(file).boundary
-    )
+    space, at = loaded.observation_space, loaded.ticks or 0
+    return LoadedAlgorithm(loaded.algorithm, configured.algorithm, space, file, at)
