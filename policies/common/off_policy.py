@@ -553,10 +553,9 @@ class OffPolicy(Algorithm):
         settled = o.settled(rows=rows, workers=workers)
         intensity, minibatch = float(settled.training_intensity), int(settled.batch_size) * workers
         due = intensity * (collected - o.learning_starts)
-        lines = ticks // o.train_every * o.train_every // max(o.log_every, o.train_every)
         return {
             **({"replays per sample": round(intensity)} if o.training_intensity == AUTO else {}),
             "samples per gradient step": minibatch,
             "gradient steps per run": math.floor(due / minibatch),
-            f"lines of metrics per run{'' if lines else ' (lower log_every)'}": lines,
+            "lines of metrics per run": ticks // o.train_every * o.train_every // max(o.log_every, o.train_every),
         }
