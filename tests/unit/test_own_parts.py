@@ -190,9 +190,9 @@ def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
 def test_further_loss_with_other_metrics_than_declared_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Forgetful has measured \[\]; its `measured` says \['length'\]"):
         played(PPO, **PPO_OPTIONS, extra_loss="own_parts:Forgetful")
-    with pytest.raises(ConfigError, match="cannot be made") as caught:
+    with pytest.raises(ConfigError, match="'own_parts:Decay' has no option 'bye'; did you mean 'by'") as caught:
         played(PPO, **PPO_OPTIONS, extra_loss={"class": "own_parts:Decay", "options": {"bye": 1}})
-    assert caught.value.path == "options.extra_loss"
+    assert caught.value.path == "options.extra_loss.options"
     assert Decay.measured == ("length",)
 
 
