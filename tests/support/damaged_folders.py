@@ -140,7 +140,6 @@ def _evaluated(folder: Path, _: list[str]) -> Said:
 def _reported(folder: Path, _: list[str]) -> Said:
     def read() -> Any:
         found = dict(msgspec.to_builtins(page_data(read_run(folder))))
-        found.pop("files")  # their sizes
         found["summary"].pop("ended")  # the time of the newest write
         return json.dumps(found)
 

@@ -550,7 +550,7 @@ def test_rewards_voids_records_and_ends_of_an_actor(own: tuple[Playing, HttpWire
     playing, wire = own
     said = [b"push 8", b"ask 1", b"push 1", b"push 2", b"ask 2", b"void", b"record 1", b"push 4"]
     assert [wire.step("tick", data=data).body for data in said] == [b"", b"2", b"", b"", b"2", b"", b"", b""]
-    assert wire.step("tick", data=b"about").body == b" agent_0 -1 4 0"
+    assert wire.step("tick", data=b"about").body == b"blue agent_0 -1 4 0"
     assert wire.step("end", data=b"0.5").body == b"bye"
     game = playing.account()
     assert (game.returns.tolist(), game.lengths.tolist(), game.terminated) == ([15.5], [3], True)
