@@ -71,13 +71,6 @@ class OnPolicyByLoss(PPO, ABC):
         torch.autograd.backward([loss])
         return torch.stack([loss.detach(), *(measured[name].detach() for name in self.measured)])
 
-    def update(self, batch: Batch, largest: int) -> Metrics:
-        """The gradient steps of one update; a single one on all transitions where a minibatch holds them."""
-        minibatch = int(self.options.minibatch_size) * self.workers_per_batch
-        if self.options.n_epochs > 1 or largest > minibatch:
-            return super().update(batch, largest)
-        return self.gradient_step(batch, self.recorded_backward, self.metric_names, [self.optimizer])
-
     def diverged(self, metrics: Metrics) -> bool:
         """Whether `approx_kl` exceeds 1.5 times `target_kl`; never where it is not measured."""
         return "approx_kl" in metrics and super().diverged(metrics)

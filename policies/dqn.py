@@ -35,7 +35,7 @@ from typing_extensions import Self
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from arena.group.group import Group
-from policies.common.algorithm import Metrics, moved
+from policies.common.algorithm import Metrics
 from policies.common.average import Averaging, check_average
 from policies.common.columns import RaggedTensor
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
@@ -200,11 +200,7 @@ class DQN(Averaging, OffPolicy):
         )
 
     def explore(self, leaves: Sequence[Tensor], mask: Tensor | None) -> Any:
-        actions = self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
-        if self.average is None:
-            return actions
-        noise = moved(self.average.noise(1, len(actions), self.generator)[0], self.device)
-        return self.average.mixed(actions.to(self.device), leaves, mask, noise)
+        return self._epsilon_greedy(leaves, mask, self.epsilon, self.generator)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Any:
         """The most valuable actions, or random ones as often as at the end of the run."""

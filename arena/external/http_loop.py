@@ -88,7 +88,7 @@ class ServerLoop:
                 failed(error)
             finally:
                 with self._lock:
-                    self._open = False
+                    self._open, self._ident = False, 0  # another thread may get the number
                 listener.close()
                 self._loop.close()
                 self._turns_over.set()

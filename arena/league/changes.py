@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from arena.config import Config, overrides, parse_config
 from arena.config.fields import plain
@@ -40,11 +41,11 @@ def with_newest_games(config: Config, folder: RunFolder, set_by_user: Sequence[s
     Raises:
         ConfigError: the changes are damaged, or do not fit the configuration.
     """
-    lines, tick, source = lines_of(folder), newest_tick(folder) or 0, str(folder.changes)
-    check_recorded(lines, config, tick, source=source)
-    values = {
-        key: value for line in lines if line.tick <= tick for key, value in line.set.items() if _OF_GAMES.match(key)
-    }
+    tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, Any]()
+    for line in lines_of(folder):
+        if line.tick <= tick:
+            values |= {key: value for key, value in line.set.items() if _OF_GAMES.match(key)}
+    check_recorded([ChangeLine(tick=tick, set=values)], config, tick, source=source)
     if not values:
         return config
     return parse_config(

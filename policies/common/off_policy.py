@@ -313,11 +313,16 @@ class OffPolicy(Algorithm):
             leaves = moved([*self.normalization(experience.leaves), torch.from_numpy(self.memory)], self.device)
         elif self.intensity.has_started:
             leaves = moved(self.normalization(experience.leaves), self.device)
-        if self.intensity.has_started:
-            actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
-        else:
-            actions = self.act_randomly(self.env.num_envs, experience.mask).cpu().numpy()
         chosen, average = experience.given, self.average
+        if self.intensity.has_started:
+            mask = moved(experience.mask, self.device)
+            found = self.explore(leaves, mask)
+            if average is not None:
+                noise = moved(average.noise(1, len(found), self.generator)[0], self.device)
+                found = average.mixed(found.to(self.device), leaves, mask, noise)
+        else:
+            found = self.act_randomly(self.env.num_envs, experience.mask)
+        actions = found.cpu().numpy()
         if chosen is not None and experience.given_actions is not None and chosen.any():  # by the game itself
             if isinstance(actions, Ragged):
                 actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)

@@ -13,6 +13,7 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, all_equal, solo_group
+from own_parts import A2CByLoss
 from policies.common.average import Decisions, Reservoir
 from policies.common.nstep import RowLayout
 from policies.dqn import DQN
@@ -168,6 +169,26 @@ def test_average_policy_of_ppo_steps_as_often_as_its_best_response() -> None:
     assert algorithm.early_stops > 0
     steps = algorithm.optimizer.state_dict()["steps"]
     assert algorithm.average.state_dict()["steps"] == steps > 0
+
+
+def test_average_policy_of_an_algorithm_by_its_loss_steps_on_whole_rollouts_too() -> None:
+    algorithm = played(made(A2CByLoss, n_epochs=1, minibatch_size=1000))
+    assert algorithm.average.state_dict()["steps"] == algorithm.updates == 8
+
+
+def test_an_exploration_of_its_own_is_mixed_with_the_average() -> None:
+    class Explorer(DQN):
+        def explore(self, leaves: Any, mask: Any) -> torch.Tensor:
+            return torch.full((len(leaves[0]),), 2)
+
+    env = ScriptedEnv(SEEN, CHOICES, rows=20, ticks=64, length=4)
+    algorithm = made(Explorer, env, learning_starts=1, learning_rate=0.0)
+    with torch.no_grad():
+        algorithm.network.average.actor[-1].bias[0] = 100.0
+    played(algorithm)
+    acted = np.array(env.actions[1:])
+    assert {*acted[algorithm.options.train_every :].ravel().tolist()} == {0, 2}
+    assert 0 < algorithm.average.reservoir.seen <= (acted == 2).sum()
 
 
 def test_random_actions_before_dqn_learns_are_no_best_responses() -> None:

@@ -250,6 +250,16 @@ def test_games_begin_when_the_run_has_begun() -> None:
         games.close("over")
 
 
+def test_calls_after_the_end_are_left_out_in_a_thread_that_has_got_the_number_of_the_loop() -> None:
+    with server() as ended:
+        pass
+    called: list[bool] = []
+    late = threading.Thread(target=lambda: ended.games._loop.deliver(lambda: called.append(True)))
+    late.start()
+    late.join()
+    assert not called
+
+
 # --- limits that hold before a token is checked ---------------------------------------------------------------------
 
 

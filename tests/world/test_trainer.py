@@ -18,6 +18,7 @@ from test_results_in_runs import DUEL, LEAGUE, RANDOM, left, train
 
 from arena import Trainer
 from arena.errors import BudgetReached, ConfigError, RunFailed
+from arena.league.sources import Source
 from arena.records import checkpoint, read_results
 from faulty_games import Faulty
 from in_process import NOTES, one_match
@@ -436,6 +437,15 @@ def test_an_algorithm_changed_twice_before_a_checkpoint_has_the_options_of_the_s
         trainer.train()
         shape = trainer.state("blue")["network"]["actor.0.weight"].shape
     assert shape[0] == 16
+
+
+def test_commands_play_the_games_of_a_run_whose_options_were_changed(tmp_path: Path) -> None:
+    changes = {"policies.blue.options.learning_rate_schedule": "linear", "envs.game.kwargs.max_steps": 9}
+    with Trainer({"name": "test", **LEARNS, "ticks": 80}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        trainer.change(changes)
+        trainer.train()
+    assert Source.of(str(tmp_path / "run")).config.envs["game"].kwargs["max_steps"] == 9
 
 
 def test_checkpoints_of_an_earlier_algorithm_are_refused_with_what_to_do(tmp_path: Path) -> None:
