@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
 from arena.callbacks import made
-from arena.config.schema import CallbackConfig
+from arena.config.schema import CallbackConfig, TickRules
 from arena.errors import ConfigError, GameError, located, pluralize, shown
 from arena.game.api import Interface
 from arena.game.spaces import as_action, check_unit_spaces
@@ -309,12 +309,16 @@ def _probe(match: MatchPlan) -> BatchedEnv:
 
 def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
     """The external games of a match, closed again; with `opens` they were opened, and tried out if they support it."""
-    from arena.external.connection import wait_for_start  # imported where games are external
+    from arena.external.connection import policies_of, wait_for_start  # imported where games are external
+    from arena.external.interface import ExternalMatch
 
     with constructor_errors_reported(match):
         games = external_games(match)
         try:
             if opens:
+                if (configure := getattr(games, "configure", None)) is not None:
+                    rules, policies = match.game.external or TickRules(), policies_of(match, games.interface)
+                    configure(ExternalMatch(0, rules, policies))
                 games.open(_PROBE_LANES, lambda: None)
                 wait_for_start(games)
                 if hasattr(games, "try_out"):

@@ -264,8 +264,7 @@ class _Environment:
         self._thread.start()
         if (configure := getattr(self.games, "configure", None)) is not None:
             names = [f"policy-{number}" for number in range(len(self._actors))]
-            match = ExternalMatch(1, TickRules(), names, lambda number: None, lambda error, lost: None)
-            self.call("configure", lambda: configure(match))
+            self.call("configure", lambda: configure(ExternalMatch(1, TickRules(), names)))
         self.call("open", lambda: self.games.open(self._slots, self.rung.set))
         address = self.games.address
         must(isinstance(address, str), f"the address is {address!r}", "it is a text, empty where there is none")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import arena
+from arena.cli.main import main
 from arena.config import parse_config
 from arena.dataset import open_dataset
 from arena.errors import ConfigError
+from arena.external.http import HttpGames
 from arena.game.api import Interface
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
@@ -22,6 +26,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.protocol import RoleFailed
 from arena.run.planning import checked_plan
+from external_actors import ONE
 from external_connections import entities_of
 from external_games import Line
 from in_process import NOTES, one_match, play
@@ -59,6 +64,28 @@ def match(make: str, *, lanes: int = 1, policy: Any = RANDOM, **kwargs: Any) -> 
 def network(folder: RunFolder) -> dict[str, Any]:
     state: dict[str, Any] = checkpoint.load(checkpoint.find(folder.path, "blue")).state["network"]
     return state
+
+
+class Told(HttpGames):
+    """Games that need to know their match when they are opened."""
+
+    told: ClassVar[list[Any]] = []
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        self.told.append((self.rules.max_delay_s, *self.policies))
+        super().open(slots, ring)
+
+
+def test_games_are_told_of_their_match_before_a_check_opens_them(tmp_path: Path) -> None:
+    game = {
+        "make": "test_external_games:Told",
+        "kwargs": {"port": 0, "entities": ONE},
+        "external": {"max_delay_s": 0.5},
+    }
+    data = {"name": "test", **one_match(game, {"blue": RANDOM}, ticks=8)}
+    (tmp_path / "told.yaml").write_text(json.dumps(data))
+    assert main(["check", str(tmp_path / "told.yaml")]) == 0
+    assert Told.told == [(0.5, "blue")]
 
 
 def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class SharedMemoryGames:
 
     def __init__(self, *, copy: int = 0, **kwargs: Any) -> None:
         self.settings = settings = Settings.of(kwargs, copy)
-        self._match = ExternalMatch(0, TickRules(), (), lambda number: None, lambda error, lost: None)
+        self._match = ExternalMatch(0, TickRules(), ())
         groups = settings.specs or self._learn_groups()
         low, high = settings.action_range
         self.interface: Interface = interface_of_groups(groups, settings.split, (low, high))

@@ -215,7 +215,7 @@ def schema_of(options: Any, space: Space[Any], *idle: str) -> Schema | None:
         ConfigError: an option was set that has no effect.
     """
     if not isinstance(space, UnitSpace):
-        check_idle(options, "transformer", where=f"the seat sees no units, but {space}")
+        check_idle(options, "transformer", where=f"the seat sees no units: it sees {space}")
         return None
     check_idle(options, *idle, where="the seat sees units")
     return Schema(space, options.transformer or Transformer())
