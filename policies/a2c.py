@@ -59,10 +59,7 @@ class A2C(PPO):
 
     @property
     def needs_log_probs(self) -> bool:
-        """A2C's own loss has none: they take a third of the time of an evaluation.
-
-        Transitions that stay open have them, as a resumed run may have another loss, or no barrier.
-        """
+        """A2C's own loss has none: they take a third of the time of an evaluation; a resumed run may have another."""
         own = all(getattr(type(self), name) is getattr(A2C, name) for name in ("evaluate", "update", "backward"))
         own = own and self.has_gradient_by_hand(A2C) and self.extra is None
         return not own or self.group.async_samples is not None or not self.rollout.active.all()

@@ -16,10 +16,8 @@ class ExternalMatch(NamedTuple):
     seed: int  # of the match's first lane
     rules: TickRules  # when a tick is formed, and when games are given up
     policies: Sequence[str]  # the names of those that play, by entity
-    # Opens the file for the output of a program, by its number; None: none.
-    log: Callable[[int], IO[bytes] | None] = lambda number: None
-    # To be called when a part has failed, with the lost slots.
-    restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
+    log: Callable[[int], IO[bytes] | None] = lambda number: None  # opens the file for the output of a program
+    restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None  # call it with the lost slots
 
 
 @runtime_checkable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from arena.config import Config, overrides, parse_config
 from arena.config.fields import plain
@@ -41,7 +40,7 @@ def with_newest_games(config: Config, folder: RunFolder, set_by_user: Sequence[s
     Raises:
         ConfigError: the changes are damaged, or do not fit the configuration.
     """
-    tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, Any]()
+    tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, object]()
     for line in lines_of(folder):
         if line.tick <= tick:
             values |= {key: value for key, value in line.set.items() if _OF_GAMES.match(key)}
