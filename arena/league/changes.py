@@ -43,7 +43,9 @@ def with_newest_games(config: Config, folder: RunFolder, set_by_user: Sequence[s
     tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, object]()
     for line in lines_of(folder):
         if line.tick <= tick:
-            values |= {key: value for key, value in line.set.items() if _OF_GAMES.match(key)}
+            for key in filter(_OF_GAMES.match, line.set):
+                values.pop(key, None)  # the newest is applied last, also over parts of it
+                values[key] = line.set[key]
     check_recorded([ChangeLine(tick=tick, set=values)], config, tick, source=source)
     if not values:
         return config
