@@ -168,6 +168,13 @@ def made(entries: Entries, key: str = "callbacks") -> list[Any]:
     return found
 
 
+def check_object(item: Any) -> None:
+    """Refuses an object that cannot be a callback, with ConfigError."""
+    if isinstance(item, type):
+        raise ConfigError(f"found the class {item.__name__}; pass an object, {item.__name__}()", path="callbacks")
+    _check_methods(type(item))
+
+
 def _check_methods(cls: type[Any]) -> None:
     for name in dir(cls):
         if name.startswith("on_") and name not in METHODS and callable(getattr(cls, name)):
@@ -199,7 +206,8 @@ class Callbacks:
         entries: of `callbacks`.
         stop: ends the run early; takes the name of the callback that asked for it.
         loggers: the entries of that key.
-        objects: callbacks that a program has made itself, called after those of the configuration.
+        objects: callbacks that a program has made itself, as `check_object` accepts them, called after those of the
+            configuration.
 
     Attributes:
         warn: shows a line about a logger that has raised.
@@ -228,8 +236,6 @@ class Callbacks:
             for kind, of in (("callback", entries), ("logger", loggers))
             for entry, item in zip(of, made(of, f"{kind}s"), strict=True)
         ]
-        for item in objects:
-            _check_methods(type(item))
         listeners += [_Listener(f"callback {type(item).__name__}", item, False) for item in objects]
         self._listeners = {
             method: [listener for listener in listeners if _overrides(type(listener.object), method)]

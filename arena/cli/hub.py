@@ -18,7 +18,7 @@ import msgspec
 from arena.config import yaml
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, WriteError
-from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.league.ratings.intervals import of_share
 from arena.league.sources import Named, Source
 from arena.loggers.artifacts import published_config
 from arena.records import checkpoint as checkpoints
@@ -101,8 +101,8 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
             write_newest(row["folder"], video, policy)
         except (ConfigError, ReplayDiffers, WriteError) as error:
             yield f"without a video: {getattr(error, 'message', error)}"
-        half = None if row["alike"] else half_of_mean(row["episodes"], row["return_std"])
-        metrics = {"mean_reward": f"{row['return']:.2f}{'' if half is None else f' +/- {half:.2f}'}"}
+        mean, high = row["return"], row["return_high"]
+        metrics = {"mean_reward": f"{mean:.2f}{'' if high is None else f' +/- {high - mean:.2f}'}"}
         if row["games"]:
             low, high = of_share(row["wins"] * row["games"], row["games"])
             metrics["win_rate"] = f"{row['wins']:.3f}{'' if row['alike'] else f' [{low:.3f}, {high:.3f}]'}"

@@ -98,9 +98,9 @@ class RunFolder:
         """Claims the folder `runs/<name>`, or one that the user has `named`, for a run, and makes its tree.
 
         A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
-        used, or, where the user named this very folder, it is an error, unless the run there has ended in its first leg:
-        the remains are removed. A resumed run gets the folder that is there: the last one of `<name>`, `<name>-2`, ...
-        unless the user named it.
+        used, or, where the user named this very folder, it is an error, except if the run there has ended in its first
+        leg: its remains are removed. A resumed run gets the folder that is there: the last one of `<name>`, `<name>-2`,
+        ... unless the user named it.
 
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.

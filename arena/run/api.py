@@ -27,7 +27,7 @@ import numpy as np
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import started_here
-from arena.errors import MISTAKE, ConfigError, RunFailed, located
+from arena.errors import MISTAKE, ConfigError, RunFailed, in_python, located
 from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
@@ -70,6 +70,7 @@ class RunResult(NamedTuple):
     scores: Mapping[str, PolicyScore]
 
 
+@in_python()
 @started_here()
 def train(
     config: AnyConfig,
@@ -139,6 +140,7 @@ def train(
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
+@in_python()
 def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | None = None) -> Table:
     """Which process of a run would do what, as `arena plan`: checks everything, starts nothing and prints nothing.
 
