@@ -145,7 +145,11 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole configuration."""
+    """A whole configuration.
+
+    `to_yaml` writes its file, and `msgspec.structs.replace` makes another one with other keys. All other methods and
+    properties are the arena's own, and may change.
+    """
 
     name: str
     """of the run and its folder"""
