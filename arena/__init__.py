@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from arena.run.evaluate import evaluate
     from arena.run.tournament import TournamentResult, tournament
     from arena.serving import load_policy
+    from arena.serving.export import export
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -109,6 +110,7 @@ __all__ = [
     "UnitSpace",
     "__version__",
     "evaluate",
+    "export",
     "load_policy",
     "open_run",
     "plan_run",
@@ -172,6 +174,7 @@ _MODULES = {
     "evaluate": "arena.run.evaluate",
     "Trainer": "arena.trainer",
     "load_policy": "arena.serving",
+    "export": "arena.serving.export",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
     ),

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.config.fields import ClassTarget
 from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError, located, nearest
 from arena.registry import callback_target, check_method, load_class, logger_target, made_object
@@ -146,7 +147,7 @@ METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that a run calls."""
 
 
-Entries = Sequence[str | CallbackConfig]
+Entries = Sequence[ClassTarget | CallbackConfig]
 
 
 def made(entries: Entries, key: str = "callbacks") -> list[Any]:
