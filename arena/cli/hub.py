@@ -49,8 +49,8 @@ policy = load_policy("this_folder:{policy}")
 action = policy.act(observation)
 ```
 
-{modules}`config.yaml` is the configuration of the training, without its loggers and callbacks: `arena train config.yaml`
-repeats it. `arena evaluate this_folder` plays without learning; checkpoints of the policies that `{policy}` meets are here too.
+{modules}`config.yaml` is that of the training, without its loggers and callbacks: `arena train config.yaml` repeats it.
+`arena evaluate this_folder` plays without learning; checkpoints of the policies that `{policy}` meets are here too.
 A network for ONNX Runtime, if the algorithm has one, is in `models/`.
 """
 
