@@ -105,6 +105,7 @@ class Trainer:
         ConfigError: a mistake of the user.
     """
 
+    @_in_python
     def __init__(
         self,
         config: Config | Mapping[str, Any] | Path | str,
@@ -127,6 +128,7 @@ class Trainer:
         self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod
+    @_in_python
     def restore(
         cls,
         folder: str | Path,
@@ -155,7 +157,6 @@ class Trainer:
         self._begin(read, origin, folder, resume=True, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
         return self
 
-    @_in_python
     def _begin(
         self,
         config: Config,
