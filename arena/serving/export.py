@@ -96,8 +96,8 @@ def runner(session: Any, file: ModelFile) -> Run:
 class Export(NamedTuple):
     """What `export` has written."""
 
-    report: ExportReport
-    folder: Path
+    report: ExportReport  # what was verified, and how fast it is: `report.json`
+    folder: Path  # with model.onnx, unless it differs or is slow
     recorded: int  # the number of rows that were recorded in the run
 
     @property
