@@ -172,8 +172,6 @@ class Trainer:
         self._closed = True  # until everything is there
         count = process_count(config, ranks, os.environ, hosts=() if hosts is None else parse_hosts(hosts)).number
         self._ranks = "one_per_role" if count is None else str(count)
-        for item in callbacks:
-            check_object(item)
         if self._ranks != "1":
             if mpirun.under_launcher():
                 raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
@@ -183,6 +181,8 @@ class Trainer:
             refuse_main(config, ", or use ranks=1")
         elif hosts is not None:
             raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks")
+        for item in callbacks:
+            check_object(item)
         self._hosts = hosts
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
