@@ -65,6 +65,7 @@ dist: $(READY)
 
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -19,83 +19,16 @@ from arena.errors import (
 
 if TYPE_CHECKING:
     from arena.callbacks import Callback
-    from arena.config.league import (
-        DecidedConfig as Decided,
-    )
-    from arena.config.league import (
-        EvolutionConfig as Evolution,
-    )
-    from arena.config.league import (
-        GateConfig as Gate,
-    )
-    from arena.config.league import (
-        LeagueConfig as League,
-    )
-    from arena.config.league import (
-        PerturbConfig as Perturb,
-    )
-    from arena.config.league import (
-        SnapshotsConfig as Snapshots,
-    )
-    from arena.config.matches import (
-        CustomPairings as Pairings,
-    )
-    from arena.config.matches import (
-        CustomRule as OwnRule,
-    )
-    from arena.config.matches import (
-        Exploiters,
-        Fictitious,
-        Nash,
-        PastSelves,
-        Uncertainty,
-    )
-    from arena.config.matches import (
-        GauntletConfig as Gauntlet,
-    )
-    from arena.config.matches import (
-        KnockoutConfig as Knockout,
-    )
-    from arena.config.matches import (
-        MatchConfig as Match,
-    )
-    from arena.config.matches import (
-        MatchmakingConfig as Matchmaking,
-    )
-    from arena.config.matches import (
-        MixturesConfig as Mixtures,
-    )
-    from arena.config.matches import (
-        ResetConfig as Reset,
-    )
-    from arena.config.matches import (
-        RoundRobinConfig as RoundRobin,
-    )
-    from arena.config.matches import (
-        SwissConfig as Swiss,
-    )
-    from arena.config.schema import (
-        BestConfig as Best,
-    )
-    from arena.config.schema import (
-        CallbackConfig as CallbackEntry,
-    )
-    from arena.config.schema import (
-        Config,
-        TickRules,
-    )
-    from arena.config.schema import (
-        EnvConfig as Env,
-    )
-    from arena.config.schema import (
-        EvaluationConfig as Evaluation,
-    )
-    from arena.config.schema import (
-        PolicyConfig as Policy,
-    )
-    from arena.config.schema import (
-        ResultsConfig as Results,
-    )
+    from arena.config.league import DecidedConfig as Decided, EvolutionConfig as Evolution, GateConfig as Gate
+    from arena.config.league import LeagueConfig as League, PerturbConfig as Perturb, SnapshotsConfig as Snapshots
+    from arena.config.matches import CustomPairings as Pairings, CustomRule as OwnRule, Exploiters, Fictitious
+    from arena.config.matches import GauntletConfig as Gauntlet, KnockoutConfig as Knockout, MatchConfig as Match
+    from arena.config.matches import MatchmakingConfig as Matchmaking, MixturesConfig as Mixtures, Nash, PastSelves
+    from arena.config.matches import ResetConfig as Reset, RoundRobinConfig as RoundRobin, SwissConfig as Swiss
+    from arena.config.matches import Uncertainty
+    from arena.config.schema import BestConfig as Best, CallbackConfig as CallbackEntry, Config, EnvConfig as Env
+    from arena.config.schema import EvaluationConfig as Evaluation, PolicyConfig as Policy
+    from arena.config.schema import ResultsConfig as Results, TickRules
     from arena.game.api import BatchedEnv, Frame, Interface, Step
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
@@ -113,6 +46,7 @@ if TYPE_CHECKING:
     from arena.run.evaluate import evaluate
     from arena.run.tournament import TournamentResult, tournament
     from arena.serving import load_policy
+    from arena.serving.export import export
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -176,6 +110,7 @@ __all__ = [
     "UnitSpace",
     "__version__",
     "evaluate",
+    "export",
     "load_policy",
     "open_run",
     "plan_run",
@@ -239,6 +174,7 @@ _MODULES = {
     "evaluate": "arena.run.evaluate",
     "Trainer": "arena.trainer",
     "load_policy": "arena.serving",
+    "export": "arena.serving.export",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
     ),
@@ -248,7 +184,10 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     for module, structs in _KEYS.items():
         if name in structs:
-            return getattr(import_module(module), structs[name])
+            from arena.config.descriptions import documented
+
+            globals()[name] = documented(getattr(import_module(module), structs[name]), name)
+            return globals()[name]
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_MODULES[name]), name)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.config.fields import ClassTarget
 from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError, located, nearest
 from arena.registry import callback_target, check_method, load_class, logger_target, made_object
@@ -146,7 +147,7 @@ METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that a run calls."""
 
 
-Entries = Sequence[str | CallbackConfig]
+Entries = Sequence[ClassTarget | CallbackConfig]
 
 
 def made(entries: Entries, key: str = "callbacks") -> list[Any]:
@@ -166,6 +167,13 @@ def made(entries: Entries, key: str = "callbacks") -> list[Any]:
             _check_methods(cls)
         found.append(made_object(cls, entry.options, path=path))
     return found
+
+
+def check_object(item: Any) -> None:
+    """Refuses an object that cannot be a callback, with ConfigError."""
+    if isinstance(item, type):
+        raise ConfigError(f"found the class {item.__name__}; pass an object, {item.__name__}()", path="callbacks")
+    _check_methods(type(item))
 
 
 def _check_methods(cls: type[Any]) -> None:
@@ -199,7 +207,8 @@ class Callbacks:
         entries: of `callbacks`.
         stop: ends the run early; takes the name of the callback that asked for it.
         loggers: the entries of that key.
-        objects: callbacks that a program has made itself, called after those of the configuration.
+        objects: callbacks that a program has made itself, as `check_object` accepts them, called after those of the
+            configuration.
 
     Attributes:
         warn: shows a line about a logger that has raised.
@@ -228,8 +237,6 @@ class Callbacks:
             for kind, of in (("callback", entries), ("logger", loggers))
             for entry, item in zip(of, made(of, f"{kind}s"), strict=True)
         ]
-        for item in objects:
-            _check_methods(type(item))
         listeners += [_Listener(f"callback {type(item).__name__}", item, False) for item in objects]
         self._listeners = {
             method: [listener for listener in listeners if _overrides(type(listener.object), method)]

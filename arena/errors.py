@@ -245,6 +245,32 @@ def located(*, path: str = "", inside: str = "", source: str = "", who: str = ""
         raise ConfigError(message, path=place, source=origin or source) from error
 
 
+_OPTION = re.compile(
+    r"(?<![\w-])--(?:(set) |(resume|untrained)\b|(run-dir|ticks|ranks|hosts|checkpoints|against|at)\b(?: (?=\d))?)"
+)
+"""Options of commands in messages: before a text that stands alone; without a value; with the name of an argument."""
+
+
+@contextmanager
+def in_python(*, resume: str = "resume=True") -> Iterator[None]:
+    """Around a function that programs call: its errors name arguments where those of commands name options.
+
+    `--checkpoints` becomes `checkpoints=`, `--set ticks=4` becomes `ticks=4`, and `--resume` what `resume` says.
+    """
+
+    def argument(found: re.Match[str]) -> str:
+        _, flag, name = found.groups()
+        return resume if flag == "resume" else f"{flag}=True" if flag else f"{name.replace('-', '_')}=" if name else ""
+
+    try:
+        yield
+    except ConfigError as error:
+        error.message, error.source = (_OPTION.sub(argument, text) for text in (error.message, error.source))
+        if error.path.startswith("--"):
+            error.path = error.path[2:].replace("-", "_")
+        raise
+
+
 class OverriddenPlace(NamedTuple):
     """A place that `--set` filled: with its value, or (`made`) with a new mapping on the path to it."""
 

@@ -7,13 +7,14 @@ run.episodes().to_pandas().groupby("policy")["return"].mean()
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from arena.config import Config, load_config
-from arena.errors import ConfigError
+from arena.errors import ConfigError, in_python
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -30,15 +31,18 @@ class Table(list[dict[str, Any]]):
 
     def to_pandas(self) -> Any:
         """The rows as a `pandas.DataFrame`."""
-        import pandas  # type: ignore[import-untyped]
-
-        return pandas.DataFrame(list(self))
+        return _frames("pandas").DataFrame(list(self))
 
     def to_polars(self) -> Any:
         """The rows as a `polars.DataFrame`."""
-        import polars
+        return _frames("polars").DataFrame(list(self), infer_schema_length=None)
 
-        return polars.DataFrame(list(self), infer_schema_length=None)
+
+def _frames(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"frames of {package} need the package {error.name}: pip install {error.name}") from error
 
 
 class Standings(NamedTuple):
@@ -89,6 +93,7 @@ class Run:
         """A row for each update of a policy: `policy`, `update`, `ticks`, `samples`, `seconds`, and what was logged."""
         return Table(JournalReader(self._folder.metrics).made(dict, missing_ok=True))
 
+    @in_python()
     def standings(self, at: int | None = None) -> Table:
         """A row for each player, the best first: `rank`, `player`, `elo`, `low` and `high` (95 %), games and points.
 

@@ -616,7 +616,7 @@ def _check_installed(name: str, entry: Entry | None) -> None:
     if entry is not None and entry.package and importlib.util.find_spec(entry.package) is None:
         raise ConfigError(
             f"{name!r} needs the package {entry.package!r}, which is not installed; it comes with the extra "
-            f'{entry.extra!r}, as in: pip install ".[{entry.extra}]"'
+            f'{entry.extra!r}, as in: pip install "mpi-policy-arena[{entry.extra}]"'
         )
 
 

@@ -54,7 +54,7 @@ def _describe(cls: Class, docstring: Docstring) -> None:
     fields = {}
     for member in (member for one in family for member in one.members.values()):
         if isinstance(member, Attribute) and member.annotation is not None and member.is_public:
-            if "ClassVar" in str(member.annotation) or "property" in member.labels:
+            if member.labels == {"class-attribute"} or "property" in member.labels:  # `ClassVar`: Griffe takes it off
                 continue
             fields[member.name] = DocstringParameter(
                 member.name,

@@ -85,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
                 say(line)
             say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
             return 0
-        label, output = named.label or "last", arguments.output
-        found = export(source.path, named.policy, checkpoint=label, output=output, samples=samples, batch_sizes=sizes)
+        found = export(arguments.policy, output=arguments.output, samples=samples, batch_sizes=sizes)
     except (ExportError, RunFailed) as error:
         complain(f"arena: failed: {error}\n")
         return 1

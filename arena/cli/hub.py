@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from arena import registry
 from arena.config import yaml
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, WriteError
-from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.league.ratings.intervals import of_share
 from arena.league.sources import Named, Source
 from arena.loggers.artifacts import published_config
 from arena.records import checkpoint as checkpoints
@@ -36,7 +37,7 @@ _CARD = """\
 
 # {policy}, trained with {algorithm} on {games}
 
-A policy of `{library}` (`pip install {library}`), after {tick:,} ticks. Greedy play{against}, mean and 95 % interval:
+A policy of the package `{library}`, after {tick:,} ticks. Greedy play{against}, mean and 95 % interval:
 {result}.{video}
 
 ## Use it
@@ -48,8 +49,8 @@ policy = load_policy("this_folder:{policy}")
 action = policy.act(observation)
 ```
 
-`config.yaml` is the configuration of the training, without its loggers and callbacks: `arena train config.yaml` repeats
-it. `arena evaluate this_folder` plays without learning; checkpoints of the policies that `{policy}` meets are here too.
+{modules}`config.yaml` is that of the training, without its loggers and callbacks: `arena train config.yaml` repeats it.
+`arena evaluate this_folder` plays without learning; checkpoints of the policies that `{policy}` meets are here too.
 A network for ONNX Runtime, if the algorithm has one, is in `models/`.
 """
 
@@ -93,7 +94,7 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
         if folder.rounds.exists():
             shutil.copy(folder.rounds, part.path)
         try:
-            export(part.path, policy)
+            export(f"{part.path}:{policy}")
         except (ConfigError, ExportError, WriteError) as error:
             yield f"without a network for other runtimes: {getattr(error, 'message', error)}"
         video = part.path / "replay.mp4"
@@ -101,14 +102,18 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
             write_newest(row["folder"], video, policy)
         except (ConfigError, ReplayDiffers, WriteError) as error:
             yield f"without a video: {getattr(error, 'message', error)}"
-        half = None if row["alike"] else half_of_mean(row["episodes"], row["return_std"])
-        metrics = {"mean_reward": f"{row['return']:.2f}{'' if half is None else f' +/- {half:.2f}'}"}
+        mean, high = row["return"], row["return_high"]
+        metrics = {"mean_reward": f"{mean:.2f}{'' if high is None else f' +/- {high - mean:.2f}'}"}
         if row["games"]:
             low, high = of_share(row["wins"] * row["games"], row["games"])
             metrics["win_rate"] = f"{row['wins']:.3f}{'' if row['alike'] else f' [{low:.3f}, {high:.3f}]'}"
         result = f"{', '.join(f'{name} {value}' for name, value in metrics.items())}, {row['episodes']} episodes"
         if row["alike"]:
             result += ", without intervals: games of the same players all had the same length and returns"
+        targets = [config.envs[entry.env].make for entry in entries]
+        targets += [config.policies[name].algorithm for name in (policy, *others)]
+        modules = {target.partition(":")[0] for target in targets if ":" in target} - {*registry.SOURCES, "sb3"}
+        own = sorted({*modules, *config.imports} - {one for one in modules if one.startswith(("envs.", "policies."))})
         task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
         values = [{"type": one, "name": one, "value": value, "verified": False} for one, value in metrics.items()]
         dataset = {"type": "-".join(games), "name": ", ".join(games)}
@@ -124,6 +129,7 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
             **{"policy": policy, "algorithm": algorithm, "games": ", ".join(games), "library": LIBRARY, "tick": tick},
             against=f" against {', '.join(others)}" if others else "",
             result=result,
+            modules=f"It imports {', '.join(own)}, which must be installed or beside the program.\n\n" if own else "",
             video=f" [An episode]({video.name})" if video.exists() else "",
         )
         (part.path / "README.md").write_text(card)

@@ -18,8 +18,9 @@ Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Text = Annotated[str, Meta(min_length=1)]
 if TYPE_CHECKING:
     Target: TypeAlias = Any
+    ClassTarget: TypeAlias = str | type[Any]
 else:
-    Target = Text
+    Target = ClassTarget = Text
 """What a short name or `package.module:attribute` names; in Python also the class or function itself."""
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 

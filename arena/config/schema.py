@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
+from arena.config.fields import ONLY_ACT, ClassTarget, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
@@ -139,13 +139,17 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """given to the class when it is made"""
 
     @classmethod
-    def of(cls, entry: str | CallbackConfig) -> CallbackConfig:
+    def of(cls, entry: ClassTarget | CallbackConfig) -> CallbackConfig:
         """An entry that may be the name of the class alone."""
-        return cls(class_=entry) if isinstance(entry, str) else entry
+        return entry if isinstance(entry, CallbackConfig) else cls(class_=entry)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole configuration."""
+    """A whole configuration.
+
+    `to_yaml` writes its file, and `msgspec.structs.replace` makes another one with other keys. All other methods and
+    properties are the arena's own, and may change.
+    """
 
     name: str
     """of the run and its folder"""
@@ -181,9 +185,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """while they learn; null: none"""
     imports: tuple[Text, ...] = ()
     """modules that every process imports before names are looked up: they register some"""
-    callbacks: tuple[Target | CallbackConfig, ...] = ()
+    callbacks: tuple[ClassTarget | CallbackConfig, ...] = ()
     """classes whose methods are called; or package.module:Class"""
-    loggers: tuple[Target | CallbackConfig, ...] = ("csv", "tensorboard")
+    loggers: tuple[ClassTarget | CallbackConfig, ...] = ("csv", "tensorboard")
     """where results go beside result.json"""
     record: Literal["nothing", "samples", "replays"] = "nothing"
     """of all that is played: columns, or what replays it"""

@@ -373,7 +373,7 @@ def minari_package() -> Any:
         import minari.data_collector
     except ImportError as error:
         raise ConfigError(
-            "data sets of Minari need the package 'minari'; it comes with an extra: pip install \".[minari]\""
+            "data sets of Minari need the package 'minari'; an extra brings it: pip install 'mpi-policy-arena[minari]'"
         ) from error
     return minari
 

@@ -42,6 +42,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
+from arena.records.lock import RunLock
 
 M = TypeVar("M")
 
@@ -97,8 +98,9 @@ class RunFolder:
         """Claims the folder `runs/<name>`, or one that the user has `named`, for a run, and makes its tree.
 
         A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
-        used, or, where the user named this very folder, it is an error. A resumed run gets the folder that is there:
-        the last one of `<name>`, `<name>-2`, ... unless the user named it.
+        used, or, where the user named this very folder, it is an error, except if the run there has ended in its first
+        leg: its remains are removed. A resumed run gets the folder that is there: the last one of `<name>`, `<name>-2`,
+        ... unless the user named it.
 
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.
@@ -213,6 +215,8 @@ NAMES: Names = dict.fromkeys(
     [path.name for path in vars(RunFolder("/")).values() if path.name] + ["evaluations", "snapshots"]
 )
 """What is read and written in a run folder; other programs may keep other files there, and links."""
+_OF_FIRST_LEG = NAMES.keys() - {"human_games.jsonl", "exploitability.json", "models", "evaluations", "snapshots"}
+"""The files that a run may have before its first boundary after tick 0, all of which it can write again."""
 
 
 def match_path(home: Path, match: int, *, round: int | None = None) -> Path:
@@ -304,7 +308,7 @@ def _claimed(path: Path, *, named: bool) -> Path:
             candidate.mkdir(mode=0o700)  # of two runs that start at the same instant only one makes it
             return candidate
         except FileExistsError as error:
-            if named and path.is_dir() and _is_unbegun(path):
+            if named and path.is_dir() and (_is_unbegun(path) or _cleared(path)):
                 return path
             if named:
                 found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
@@ -323,6 +327,25 @@ def _is_unbegun(path: Path) -> bool:
 def free_path(path: Path) -> Path:
     """The path, or the first of `<name>-2`, `<name>-3`, ... beside it where there is nothing yet."""
     return next(one for one in map(path.with_name, numbered(path.name)) if not one.exists())
+
+
+def _cleared(path: Path) -> bool:
+    """Removes the run in a folder if it has ended in its first leg, so that a resume would begin at tick 0, too.
+
+    A run without that boundary cannot be resumed at all: it stays as soon as it has an episode on record.
+
+    Raises:
+        ConfigError: a process writes into the folder.
+    """
+    folder, found = RunFolder(path), [entry for entry in path.iterdir() if entry.name != "lock"]
+    ticks = [entry.name for entry in folder.boundaries.glob("*")]
+    has_played = not ticks and folder.episodes.exists() and folder.episodes.stat().st_size > 0
+    if has_played or {entry.name for entry in found} - _OF_FIRST_LEG or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
+        return False
+    with RunLock.take(path):
+        for entry in found:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    return True
 
 
 def numbered(name: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ import numpy as np
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import started_here
-from arena.errors import MISTAKE, ConfigError, RunFailed, located
+from arena.errors import MISTAKE, ConfigError, RunFailed, in_python, located
 from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
@@ -70,16 +70,20 @@ class RunResult(NamedTuple):
     scores: Mapping[str, PolicyScore]
 
 
+@in_python()
 @started_here()
 def train(
     config: AnyConfig,
     run_dir: Path | str | None = None,
     ranks: RankCount | None = None,
     on_event: Callable[[Event], None] | None = None,
+    *,
+    resume: bool = False,
 ) -> RunResult:
     """Runs a configuration to its end.
 
-    The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
+    The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread: it returns with
+    `finished` false. So ask for it before a loop over runs starts the next one.
 
     Args:
         config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration runs again.
@@ -87,9 +91,11 @@ def train(
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
             raised when the run has ended.
+        resume: whether the run in the folder goes on with this configuration, as by `arena train --resume`; without
+            `run_dir` that of the run folder given, or the newest one of `runs/<name>`.
 
     Raises:
-        ConfigError: a mistake of the user.
+        ConfigError: a mistake of the user, such as a folder that has a run already, or nothing to resume.
         RunFailed: the run has failed.
         KeyboardInterrupt: a signal has ended the run before it had begun.
     """
@@ -100,13 +106,16 @@ def train(
         )
     source = Source.of(config)
     read = source.config
+    if resume and run_dir is None and source.folder is not None:
+        run_dir = source.folder.path
+    place = None if run_dir is None else str(run_dir)
     with located(source=source.path):
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
         listener = Listener(on_event)
         if plan.processes > 1:
             refuse_main(read, ", or use ranks=1")
         if plan.processes == 1:
-            run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source.path)
+            run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
             with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
@@ -114,7 +123,7 @@ def train(
                 path = Path(home) / "config.yaml"
                 path.write_text(resolved_yaml(read))
                 program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={plan.processes}"]
-                program += [] if run_dir is None else [f"--run-dir={run_dir}"]
+                program += [f"--run-dir={place}"] * (place is not None) + ["--resume"] * resume
                 status = mpirun.run(plan.processes, program, restarts=read.restarts, listener=listener)
     if listener.error is not None:
         raise listener.error
@@ -131,6 +140,7 @@ def train(
     return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
+@in_python()
 def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | None = None) -> Table:
     """Which process of a run would do what, as `arena plan`: checks everything, starts nothing and prints nothing.
 

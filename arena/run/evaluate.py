@@ -19,7 +19,8 @@ import msgspec
 from arena import registry
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, ConfigError, WriteError, located
+from arena.errors import MISTAKE, ConfigError, WriteError, in_python, located
+from arena.league.ratings.intervals import half_of_mean
 from arena.league.sources import AnyConfig, Named, Source, opponent_of, opposed
 from arena.opened import Table
 from arena.plan.plan import UNBOUNDED_TICKS
@@ -63,6 +64,7 @@ class Weights(NamedTuple):
         return f"{policy} at {which}"
 
 
+@in_python()
 def evaluate(
     target: AnyConfig,
     episodes: int = 100,
@@ -85,8 +87,9 @@ def evaluate(
 
     Returns:
         a row for each policy and checkpoint: `checkpoint`, `policy`, `against`, `episodes`, `return` (the mean),
-        `return_std`, `length` in ticks, `games` that had a winner or were drawn, the shares `wins`, `draws`, `losses`
-        of them, `alike` (all games of the same players had one length and return), and `folder` of the records.
+        `return_std`, its 95 % interval from `return_low` to `return_high`, `length` in ticks, `games` that had a winner
+        or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all games of the same players had one
+        length and return, so there is no interval; nor is there of one episode), and `folder` of the records.
 
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
@@ -101,6 +104,9 @@ def evaluate(
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]
             line["alike"] = any(policy in players for players in same)
+            half = None if line["alike"] else half_of_mean(line["episodes"], line["return_std"])
+            for name, side in (("return_low", -1), ("return_high", 1)):
+                line[name] = None if half is None else line["return"] + side * half
             rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path})
 
     if episodes < 1:

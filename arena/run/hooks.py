@@ -229,8 +229,11 @@ def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
     return parse_config(data, source=changed_by) if lines else config
 
 
-def check_change(config: Config, key: str, value: Any) -> None:
-    """Refuses a change of what cannot be changed between two legs; raises ConfigError with the key."""
+def check_change(config: Config, key: str, value: Any, *, more: str = "") -> None:
+    """Refuses a change of what cannot be changed between two legs; raises ConfigError with the key.
+
+    `more` ends the message that says what can be changed.
+    """
 
     def is_plain(value: Any) -> bool:
         if isinstance(value, Mapping):
@@ -253,7 +256,7 @@ def check_change(config: Config, key: str, value: Any) -> None:
     if not (in_match or key in whole or any(key.startswith(start) and key != start for start in starts)):
         raise ConfigError(
             "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
-            "policies.<name>.options.* and policies.<name>.frozen",
+            f"policies.<name>.options.* and policies.<name>.frozen{more}",
             path=key,
         )
     if not is_plain(value):

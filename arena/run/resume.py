@@ -65,7 +65,8 @@ def resumed(run: Run, config: Config) -> Run:
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
             "Go back to that, change arguments of the game between two legs by a `curriculum`, or start a new run that "
-            f"begins with the policies of this one: arena train NEW.yaml --continue {folder.config.parent}",
+            "begins with the policies of this one, by `load` or by "
+            f"arena train NEW.yaml --continue {folder.config.parent}",
             source=str(folder.config),
         )
     passed_over: list[str] = []
@@ -90,12 +91,9 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(run.path),
         )
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
-    if run.concluded and evaluated and (done or not folder.results.exists()):
-        more = (
-            "--ticks, or ticks= in Python"
-            if run.plan.config.round_count == 1
-            else "--set rounds=..., or overrides= in Python"
-        )
+    is_over = run.concluded and evaluated and (done or not folder.results.exists())
+    if is_over or found.tick > run.plan.horizon:
+        more = "--ticks" if run.plan.config.round_count == 1 else "--set rounds=..."
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
             f"nothing left to do; ask for more with {more}",

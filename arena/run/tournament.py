@@ -22,7 +22,7 @@ from arena import opened, registry
 from arena.config import load_config
 from arena.config.members import Sides
 from arena.config.schema import Config
-from arena.errors import ConfigError, located, pluralize
+from arena.errors import ConfigError, in_python, located, pluralize
 from arena.league import read_results, rounds_file
 from arena.league.ratings.standings import populations_of
 from arena.league.read_results import ResultSet
@@ -111,6 +111,7 @@ class TournamentResult(NamedTuple):
     run_dir: Path
 
 
+@in_python()
 def tournament(
     players: AnyConfig | Sequence[AnyConfig],
     episodes: int = 10_000,

@@ -1,6 +1,6 @@
 """Exports a policy's network: restore, inputs, reference, ONNX file, verify, time, choose, write; and verifies it.
 
-    report, folder = export("runs/duel", "blue")
+    report, folder, recorded = export("runs/duel:blue")
     problems = verify("runs/duel/models/blue/4000")
 
 A step that fails raises `ExportError`, which names it. A file that cannot be made or differs from the reference is in
@@ -25,6 +25,7 @@ import numpy as np
 from arena import registry
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, located
+from arena.league.sources import named_in_run
 from arena.records.atomic import make_folder, refuse_links, replace_folder
 from arena.records.folder import NAMES, RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
@@ -95,8 +96,8 @@ def runner(session: Any, file: ModelFile) -> Run:
 class Export(NamedTuple):
     """What `export` has written."""
 
-    report: ExportReport
-    folder: Path
+    report: ExportReport  # what was verified, and how fast it is: `report.json`
+    folder: Path  # with model.onnx, unless it differs or is slow
     recorded: int  # the number of rows that were recorded in the run
 
     @property
@@ -106,20 +107,17 @@ class Export(NamedTuple):
 
 
 def export(
-    run: Path | str,
-    policy: str,
+    name: Path | str,
     *,
-    checkpoint: str = "last",
     output: Path | str | None = None,
     samples: int = SAMPLES,
     batch_sizes: Sequence[int] = BATCH_SIZES,
 ) -> Export:
-    """Exports a policy's network; see the module.
+    """Exports a policy's network as an ONNX file that is verified against its checkpoint, as `arena export`.
 
     Args:
-        run: the run folder.
-        policy: its name in this run.
-        checkpoint: `last`, `first`, or a tick.
+        name: `RUN:POLICY@TICK`: the run folder, the policy, and `last`, `first`, `best` or a tick; without `@TICK`
+            the newest checkpoint.
         output: the folder to write; None: `models/<policy>/<tick>` in the run folder.
         samples: rows to verify with.
         batch_sizes: each row is in a batch of each size.
@@ -131,11 +129,13 @@ def export(
         WriteError: the files cannot be written.
     """
     runtime = onnx_packages(export=True)[1].__version__
+    source, named = named_in_run(name)
+    run, policy = source.path, named.policy
     with _step("1, restore", mistakes=True):
-        loaded = load_algorithm(run, policy, checkpoint)
+        loaded = load_algorithm(run, policy, named.label or "last")
         exported = loaded.algorithm.exported()
     folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else anchored(output)
-    option = "" if output is None else "--output"
+    option = "" if output is None else "output"
     if output is not None and not folder.absolute().parent.is_dir():
         raise ConfigError(f"there is no folder {str(folder.absolute().parent)!r}", path=option)
     if folder.exists() and not folder.is_dir():

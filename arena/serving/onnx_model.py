@@ -45,6 +45,9 @@ class OnnxModel:
         self._session, self._decoder = session, Decoder(file.decoding)
         self._names = [output.name for output in file.outputs]
 
+    def __repr__(self) -> str:
+        return f"<model of {self.file.policy!r}, {self.file.algorithm}, ticks={self.file.tick}>"
+
     def act(
         self,
         observations: Any,

@@ -66,6 +66,9 @@ class Policy:
         self._make = make
         self._actors: dict[bool, tuple[int, Callable[[Any, Any], Any]]] = {}  # by `greedy`: rows, function
 
+    def __repr__(self) -> str:
+        return f"<policy of {type(self.algorithm).__name__}, ticks={self.ticks}, {self.observation_space}>"
+
     def act(
         self, observation: Any, mask: NDArray[Any] | None = None, *, greedy: bool = True, entity: int | None = None
     ) -> Any:

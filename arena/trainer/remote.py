@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import signal
@@ -48,6 +49,7 @@ class RemoteRun:
         )
         self._connection: Connection | None = None
         self._tick: int | None = None  # at which the run waits
+        atexit.register(self.close)  # before Python removes the folder, and the listener the file in it
 
     def play(self, tick: int, changes: Mapping[str, Any]) -> int | None:
         """Plays the leg that begins at a tick; returns the tick at which the run waits then, None if it has ended.
@@ -101,7 +103,8 @@ class RemoteRun:
         self._process.wait()
 
     def close(self) -> None:
-        """Ends the processes; a second call does nothing."""
+        """Ends the processes; a second call does nothing. The end of the program calls it, too."""
+        atexit.unregister(self.close)
         if self._connection is not None:
             with suppress(OSError):
                 send(self._connection, {"stop": True})

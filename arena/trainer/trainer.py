@@ -30,13 +30,16 @@ from typing import Any
 import msgspec
 
 from arena import registry
+from arena.callbacks import check_object
 from arena.config import Config, overrides, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
 from arena.league.sources import Named, Source, find_checkpoint, opponent_of, opposed
+from arena.plan.hosts import parse_hosts
+from arena.plan.process_count import RankCount, process_count
 from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import examine, interface_of
 from arena.preflight.later_seats import evaluation_config
@@ -77,6 +80,7 @@ _RESUMED = re.compile(  # what changes as by `close` and a resume
     r"|policies\.[^.]+(\.(algorithm|options))?"
 )
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
+_in_python = in_python(resume="Trainer.restore")
 
 
 class Trainer:
@@ -88,20 +92,20 @@ class Trainer:
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ticks: of every match; None: as configured.
         every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
-        ranks: processes; 1: this one alone; None: one for each role. More than one are started at the first `train()`,
-            and wait between two iterations.
+        ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says. More than one are
+            started at the first `train()`, and wait between two iterations.
         hosts: for these processes, as `arena train --hosts` takes them; None: this machine, or the allocation.
         callbacks: objects with the methods of callbacks, called after those of the configuration; with ranks=1.
         verbose: print a line per iteration.
 
     Attributes:
         folder: the run folder.
-        config: the resolved configuration.
 
     Raises:
         ConfigError: a mistake of the user.
     """
 
+    @_in_python
     def __init__(
         self,
         config: Config | Mapping[str, Any] | Path | str,
@@ -110,7 +114,7 @@ class Trainer:
         run_dir: str | Path | None = None,
         ticks: int | None = None,
         every: int | None = None,
-        ranks: int | None = 1,
+        ranks: RankCount | None = 1,
         hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
@@ -124,13 +128,14 @@ class Trainer:
         self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod
+    @_in_python
     def restore(
         cls,
         folder: str | Path,
         *,
         overrides: Mapping[str, Any] | None = None,
         ticks: int | None = None,
-        ranks: int | None = 1,
+        ranks: RankCount | None = 1,
         hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
@@ -159,13 +164,15 @@ class Trainer:
         run_dir: str | Path | None,
         *,
         resume: bool,
-        ranks: int | None,
+        ranks: RankCount | None,
         hosts: str | None,
         callbacks: Sequence[Any],
         verbose: bool,
     ) -> None:
         self._closed = True  # until everything is there
-        if ranks != 1:
+        count = process_count(config, ranks, os.environ, hosts=() if hosts is None else parse_hosts(hosts)).number
+        self._ranks = "one_per_role" if count is None else str(count)
+        if self._ranks != "1":
             if mpirun.under_launcher():
                 raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
             if callbacks:
@@ -173,9 +180,10 @@ class Trainer:
                 raise ConfigError(text)
             refuse_main(config, ", or use ranks=1")
         elif hosts is not None:
-            raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks, or None for one for each role")
+            raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks")
+        for item in callbacks:
+            check_object(item)
         self._hosts = hosts
-        self._ranks = "one_per_role" if ranks is None else str(ranks)
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
@@ -208,10 +216,9 @@ class Trainer:
         return self._loop.run.path
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
-        found: dict[str, Any] = yaml.load(resolved_yaml(self._config), source=self._origin.source)
-        return found
+    def config(self) -> Config:
+        """The configuration of the run, with all overrides, as `config.yaml` has it."""
+        return self._config
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -245,6 +252,7 @@ class Trainer:
 
     # -------------------------------------------------------------------------------------------------------- training
 
+    @_in_python
     def train(self) -> dict[str, Any]:
         """Plays one iteration: a leg, and the evaluation at its boundary; returns the newest result.
 
@@ -339,7 +347,7 @@ class Trainer:
         if 2 * cut > len(lines) and not self._warned:
             self._warned = True
             text = f"{cut} of {len(lines)} episodes were cut by the end of the iteration"
-            warnings.warn(f"{text}: `every` is short for this game", stacklevel=3)
+            warnings.warn(f"{text}: `every` is short for this game", stacklevel=4)
         kept = self._loop.state.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
@@ -348,13 +356,14 @@ class Trainer:
 
     def _fail(self, failure: Failed) -> None:
         self.close()
-        raise _error_of(failure)
+        raise _error_of(failure) from None  # whose text has the traceback of what has failed
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Trains until the run is over; yields the newest result of each iteration."""
         while not self.done:
             yield self.train()
 
+    @_in_python
     def change(self, changes: Mapping[str, Any]) -> None:
         """Changes games, options, frozen policies, copies, seats or algorithms from the next iteration on.
 
@@ -376,12 +385,13 @@ class Trainer:
             text = f"the run is over at tick {self.ticks}, so nothing changes; go on with {self._again}"
             raise ConfigError(text, path=next(iter(resumed)))
         source, other = self._origin.source, self._config
+        more = f"what else may change: close(), then Trainer.restore({str(self.folder)!r}, overrides=...)"
         if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)
             other = parse_config(overrides.apply_values(data, resumed, source=source), source=source)
             run = replace(run, plan=replace(run.plan, config=other), changed_config=None)
         for key, value in changes.items():
-            check_change(other, key, value)
+            check_change(other, key, value, more=f"; of a Trainer also copies, seats and algorithms; {more}")
         renewed = {
             f"policies.{name}.options": other.policies[name].options
             for name in {key.split(".")[1] for key in resumed if key.startswith("policies.")}
@@ -423,6 +433,7 @@ class Trainer:
 
     # ----------------------------------------------------------------------------------------------------- its policies
 
+    @_in_python
     def evaluate(self, episodes: int = 100, *, against: str | None = None, greedy: bool = True) -> dict[str, Any]:
         """Plays without learning, as `arena evaluate`; the games are in the run folder's `evaluations/`.
 

@@ -65,7 +65,7 @@ def envpool_factory(name: str) -> Callable[..., EnvPoolEnv]:
     try:
         known = importlib.import_module("envpool").list_all_envs()
     except ImportError as error:
-        raise ConfigError(f'EnvPool cannot make {name!r}: {error}; pip install ".[envpool]"') from error
+        raise ConfigError(f'EnvPool cannot make {name!r}: {error}; pip install "mpi-policy-arena[envpool]"') from error
     if name not in known:
         close = close_name(name, known)
         hint = "" if close is None else f"; did you mean {close!r}?"

@@ -32,7 +32,7 @@ def _in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
     known = alone(tmp_path, DUEL)
-    trainer = Trainer("config.yaml", run_dir="run", ranks=None)
+    trainer = Trainer("config.yaml", run_dir="run", ranks="one_per_role")
     for number in (1, 2, 3):
         result = trainer.train()
         assert (result["ticks"], trainer.ticks, trainer.done) == (20 * number, 20 * number, False)
@@ -65,6 +65,19 @@ def test_workers_that_join_play_the_same_on_any_number_of_processes(tmp_path: Pa
     assert {line["match"] for line in json_lines(tmp_path / "two" / "episodes.jsonl")} == {0, 1}
 
 
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)"])
+def test_program_that_does_not_close_its_trainer_ends_silently(end: str, tmp_path: Path) -> None:
+    alone(tmp_path, DUEL)
+    text = (
+        f'from arena import Trainer\ntrainer = Trainer("config.yaml", run_dir="run", ranks=2)\ntrainer.train()\n{end}'
+    )
+    (tmp_path / "program.py").write_text(text)
+    ended = finish(start([sys.executable, "program.py"], tmp_path), timeout=400)
+    assert (ended.code, ended.err) == (3 if end else 0, "")
+    assert living(tmp_path) == []
+    assert Trainer.restore("run").ticks == 20
+
+
 @pytest.mark.long
 def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
     data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
@@ -73,7 +86,8 @@ def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) ->
 import sys
 from arena import Trainer
 begin, end = map(int, sys.argv[1:3])
-trainer = Trainer("config.yaml", run_dir="run", ranks=None) if begin == 0 else Trainer.restore("run", ranks=None)
+ranks = "one_per_role"
+trainer = Trainer("config.yaml", run_dir="run", ranks=ranks) if begin == 0 else Trainer.restore("run", ranks=ranks)
 with trainer:
     assert trainer.ticks == begin
     observation = None

@@ -214,7 +214,18 @@ PUBLIC = {
         *("Best", "CallbackEntry", "Config", "Decided", "Env", "Evaluation", "Evolution", "Exploiters", "Fictitious"),
         *("Frame", "Gate", "Gauntlet", "Knockout", "League", "Match", "Matchmaking", "Mixtures", "Nash", "OwnRule"),
         *("Pairings", "PastSelves", "Perturb", "Policy", "Reset", "Results", "RoundRobin", "Snapshots", "Swiss"),
-        *("Run", "Table", "TickRules", "Uncertainty", "evaluate", "load_policy", "open_run", "plan_run", "standings"),
+        *(
+            "Run",
+            "Table",
+            "TickRules",
+            "Uncertainty",
+            "evaluate",
+            "export",
+            "load_policy",
+            "open_run",
+            "plan_run",
+            "standings",
+        ),
         *("TournamentResult", "tournament"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
@@ -249,7 +260,7 @@ PUBLIC = {
     "arena.replay": ["frames"],
     "arena.records": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],
-    "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
+    "arena.serving": ["Export", "OnnxModel", "Policy", "load_model", "load_policy"],
 }
 
 

@@ -23,9 +23,10 @@ from arena.records.lock import RunLock, is_left, refuse_locked
 
 
 def started(path: Path) -> RunFolder:
-    """A run that has written its first file."""
+    """A run that has written its first file, and an episode."""
     folder = RunFolder.open(path)
     folder.write_config("name: x\n")
+    folder.episodes.write_text("{}\n")
     return folder
 
 
@@ -80,6 +81,40 @@ def test_folders_made_for_a_run_that_does_not_begin_are_removed(made: str, left:
     folder = RunFolder.open(tmp_path / "a/b/run")
     folder.remove_unbegun(made and str(tmp_path / made))
     assert sorted(path.name for path in tmp_path.rglob("*")) == left
+
+
+def failed(path: Path) -> RunFolder:
+    """The folder of a run that has ended in its first leg."""
+    folder = unbegun(path, "000000000000.json")
+    folder.write_config("name: x\n")
+    folder.episodes.write_text("{}\n")
+    return folder
+
+
+def test_run_that_ended_in_its_first_leg_makes_room(tmp_path: Path) -> None:
+    folder = failed(tmp_path / "x")
+    assert RunFolder.open(folder.path, named=True).path == folder.path
+    assert {path.name for path in folder.path.iterdir()} == {"checkpoints", "lock", "logs"}
+
+
+@pytest.mark.parametrize("more", ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "no boundary"])
+def test_run_that_has_something_to_keep_makes_no_room(more: str, tmp_path: Path) -> None:
+    folder = failed(tmp_path / "x")
+    if more == "no boundary":  # it cannot be resumed, so its episodes are all there is
+        (folder.boundaries / "000000000000.json").unlink()
+    else:
+        (folder.path / more).write_text("{}")
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(ConfigError, match="holds files already"):
+        RunFolder.open(folder.path, named=True)
+    assert sorted(folder.path.rglob("*")) == before
+
+
+def test_run_that_is_under_way_makes_no_room(tmp_path: Path) -> None:
+    folder = failed(tmp_path / "x")
+    with another(folder.path), pytest.raises(ConfigError, match="another run writes into this folder"):
+        RunFolder.open(folder.path, named=True)
+    assert folder.config.exists()
 
 
 def test_played_run_or_a_file_is_not_claimed(tmp_path: Path) -> None:

@@ -437,7 +437,9 @@ def test_a_missing_package_and_a_wrong_name_are_explained(monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="unknown algorithm 'sb3:PP0'; did you mean 'sb3:PPO'"):
         registry.check_names({}, {"blue": "sb3:PP0"}, {})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs the package 'stable_baselines3', .* pip install \"\.\[sb3\]\""):
+    with pytest.raises(
+        ConfigError, match=r"needs the package 'stable_baselines3', .* pip install \"mpi-policy-arena\[sb3\]\""
+    ):
         registry.algorithm("sb3:PPO")
 
 

@@ -327,7 +327,9 @@ def test_unknown_pools_are_refused(pool: Any, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ConfigError, match="CartPole-v1 of EnvPool has 2 players, and rows for some of them"):
         adapt(pool, {"players": 2}, 2)
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(ConfigError, match=r"EnvPool cannot make 'Pong-v5': .*pip install \"\.\[envpool\]\""):
+    with pytest.raises(
+        ConfigError, match=r"EnvPool cannot make 'Pong-v5': .*pip install \"mpi-policy-arena\[envpool\]\""
+    ):
         registry.environment_factory("envpool:Pong-v5")
 
 

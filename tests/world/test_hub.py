@@ -47,6 +47,7 @@ def test_card_has_the_numbers_of_the_evaluation(run: Path, tmp_path: Path, capsy
     assert result["dataset"] == {"type": "touchdown", "name": "touchdown"}
     row = next(one for one in arena.evaluate(run, 16, run_dir=tmp_path / "again") if one["policy"] == "blue")
     half = stats.t.ppf(0.975, row["episodes"] - 1) * row["return_std"] / math.sqrt(row["episodes"])
+    assert (row["return_low"], row["return_high"]) == pytest.approx((row["return"] - half, row["return"] + half))
     values = {metric["type"]: metric["value"] for metric in result["metrics"]}
     assert values["mean_reward"] == f"{row['return']:.2f} +/- {half:.2f}" and half > 0
     assert float(values["win_rate"].split()[0]) == pytest.approx(row["wins"], abs=1e-3)
@@ -72,6 +73,7 @@ def test_what_cannot_be_made_is_left_out_with_a_word(tmp_path: Path, capsys: pyt
     assert "without a video: the game 'games:Countdown' draws no pictures" in shown
     assert {path.name for path in (tmp_path / "card").iterdir()} == {"README.md", "checkpoints", "config.yaml"}
     assert metadata_of(tmp_path / "card")["tags"][2:] == ["LearnerWithActor", "Countdown"]
+    assert "It imports games, learners, which must be installed" in (tmp_path / "card" / "README.md").read_text()
 
 
 def test_games_that_are_alike_have_no_interval_on_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import pickle
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from mypy import api
 import arena
 import user_program
 from arena.cli.main import main
+from arena.config import load_config
 from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
 from arena.run import mpirun
@@ -97,6 +99,82 @@ def test_an_error_of_on_event_is_raised_after_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "episodes.jsonl").exists()
 
 
+def test_run_whose_first_leg_has_failed_does_not_block_its_folder(tmp_path: Path) -> None:
+    failing = {"blue": {"algorithm": "faulty_workers:FailsAtStep"}, "red": {"algorithm": "random"}}
+    for _ in range(2):
+        with pytest.raises(arena.RunFailed, match="blue"):
+            arena.train(config(policies=failing), tmp_path / "run", ranks=1)
+    assert (tmp_path / "run" / "config.yaml").exists()
+    arena.train(config(), tmp_path / "run", ranks=1)
+    arena.train(config(), tmp_path / "new", ranks=1)
+    names = [sorted(path.relative_to(one) for path in one.rglob("*")) for one in (tmp_path / "run", tmp_path / "new")]
+    assert [name for name in names[0] if name.parts[0] != "tensorboard"] == [
+        name for name in names[1] if name.parts[0] != "tensorboard"
+    ]
+    with pytest.raises(arena.ConfigError, match="holds files already; continue a run with resume=True, or name"):
+        arena.train(config(), tmp_path / "run", ranks=1)
+    with pytest.raises(arena.ConfigError, match=r"holds files already; continue a run with Trainer\.restore, or name"):
+        arena.Trainer(config(), run_dir=tmp_path / "run")
+
+
+def test_resume_equals_the_uninterrupted_run(tmp_path: Path) -> None:
+    half, whole = made(), made(ticks=80)
+    arena.train(half, tmp_path / "run", ranks=1)
+    with pytest.raises(arena.ConfigError, match=r"run: the run has played 40 ticks, the configuration asks for 40"):
+        arena.train(tmp_path / "run", ranks=1, resume=True)
+    result = arena.train(whole, tmp_path / "run", ranks=1, resume=True)
+    assert (result.run_dir, result.ticks, result.finished) == (tmp_path / "run", 80, True)
+    arena.train(whole, tmp_path / "whole", ranks=1)
+    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == (tmp_path / "whole" / "episodes.jsonl").read_bytes()
+    with pytest.raises(arena.ConfigError, match="there is nothing left to do; ask for more with ticks="):
+        arena.train(whole, tmp_path / "run", ranks=1, resume=True)
+    with pytest.raises(
+        arena.ConfigError, match=r"resume=True goes on with the same policies .* by `load` or by arena tra"
+    ):
+        game = {"game": arena.Env(make="matrix", kwargs={"game": "matching_pennies"})}
+        arena.train(made(envs=game), tmp_path / "run", ranks=1, resume=True)
+
+
+def test_errors_of_functions_name_their_arguments(tmp_path: Path) -> None:
+    run = arena.train(config(), tmp_path / "run", ranks=1).run_dir
+    for attempt, message in (
+        (lambda: arena.evaluate(run, 2, against="grue"), r"run: against: 'grue'"),
+        (lambda: arena.evaluate(run, 2, checkpoints="fist"), r"checkpoints: .*'fist'"),
+        (lambda: arena.evaluate(config(), 2, checkpoints="last"), "checkpoints: a configuration has no checkpoints"),
+        (lambda: arena.tournament([f"{run}:blue"]), "name more runs, more `checkpoints=`"),
+        (lambda: arena.Trainer(config(), overrides={"policies.blue.frosen": True}), "^policies.blue.frosen=true: "),
+        (
+            lambda: arena.Trainer(config(), callbacks=[arena.Callback]),
+            "callbacks: found the class Callback; pass an ob",
+        ),
+        (lambda: arena.Trainer.restore(run, ticks=20), "has played 40 ticks, the configuration asks for 20: there is"),
+    ):
+        with pytest.raises(arena.ConfigError, match=message) as caught:
+            attempt()
+        assert "--" not in str(caught.value)
+    assert main(["evaluate", str(run), "--against", "grue"]) == 2  # of the command: see tests/world/test_evaluate.py
+
+
+def test_frames_without_their_package_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(arena.ConfigError, match="frames of polars need the package polars: pip install polars"):
+        arena.Table([{"a": 1}]).to_polars()
+
+
+def test_help_shows_the_public_name_and_each_key() -> None:
+    for structs in arena._KEYS.values():
+        for name in structs:
+            struct = getattr(arena, name)
+            assert struct.__name__ == name
+            lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
+            assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
+            assert all(line.partition(": ")[2] for line in lines), name
+    assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
+    policy = arena.Policy(algorithm="ppo")
+    assert repr(policy).startswith("Policy(")
+    assert pickle.loads(pickle.dumps(policy)) == policy
+
+
 def test_signal_ends_the_run_early_and_saves_it(tmp_path: Path) -> None:
     def interrupt(event: arena.Event) -> None:
         if event.kind == "progress":
@@ -140,7 +218,7 @@ def test_configuration_made_in_python_plays_the_run_of_its_file(tmp_path: Path) 
         assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "file" / name).read_bytes()
     with arena.Trainer(made(), run_dir=tmp_path / "trainer") as trainer:
         trainer.train()
-        assert trainer.config == yaml.safe_load(file.read_text())
+        assert trainer.config == load_config(file)
     generated = made(
         rounds=2,
         matches=(arena.Matchmaking(env="game", policies=("blue",), against=("red",), rule=arena.Fictitious()),),

@@ -10,16 +10,15 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from arena import registry
 from arena.config import matches
+from arena.config.descriptions import descriptions_of
 from arena.errors import ConfigError, nearest
 
-_FIELD = re.compile(r'^    (\w+): [^\n]*?(?:  # ([^\n]+)|\n    """([^\n]+)""")$', re.MULTILINE)
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
 _GIVEN = {"lanes", "env", "context", "copy"}  # to a game, a wrapper or a connection, by the arena itself
 _PARTS_OF_MATCHES = {**matches.GENERATORS, **matches.RULES}
@@ -118,7 +117,7 @@ def options_of(name: str, kind: str = "") -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    descriptions = {**_said(declared), **_descriptions_of(declared)}
+    descriptions = {**_said(declared), **descriptions_of(declared)}
     fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
     return [Option(field.name, _default(field), descriptions.get(field.name, "")) for field in fields]
 
@@ -130,7 +129,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
     """
     hints = get_type_hints(kind, include_extras=True)
     said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
-    descriptions = {**_descriptions_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}
+    descriptions = {**descriptions_of(kind), **{name: text[-1] for name, text in said.items() if text and text[-1]}}
     found = []
     hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
@@ -142,20 +141,6 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
         for arm in get_args(hints.get(field.name)) if field.default is None else ():
             if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
                 found += keys_of(arm, inside=f"{key}.", optional=True)
-    return found
-
-
-def _descriptions_of(declared: type[Any]) -> dict[str, str]:
-    """The comments behind the fields of a class and of those that it inherits, or the docstrings below them.
-
-    There are none if the class was created at run time, and so has no source.
-    """
-    found: dict[str, str] = {}
-    for cls in reversed(declared.__mro__):
-        if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
-            with suppress(OSError, TypeError):
-                for match in _FIELD.finditer(inspect.getsource(cls)):
-                    found[match[1]] = match[2] or match[3]
     return found
 
 

@@ -30,7 +30,7 @@ def configuration_schema() -> Schema:
     """The schema of a configuration, and of an experiment, which is a file with the key `run`."""
     parts: dict[str, Schema] = {}
     run, experiment = _schema(Config, parts), _schema(ExperimentConfig, parts)
-    parts[PolicyConfig.__name__]["allOf"] = list(_options(parts))
+    parts[PolicyConfig.__qualname__]["allOf"] = list(_options(parts))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of the arena",
@@ -58,10 +58,10 @@ def _schema(kind: Any, parts: dict[str, Schema]) -> Schema:
     """The schema of a type; those of structs are put into `parts`, by name."""
     origin, arms = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        if kind.__name__ not in parts:
-            parts[kind.__name__] = {}  # one that contains itself ends here
-            parts[kind.__name__] = _struct(kind, parts)
-        found: Schema = {"$ref": f"#/$defs/{kind.__name__}"}
+        if kind.__qualname__ not in parts:
+            parts[kind.__qualname__] = {}  # one that contains itself ends here
+            parts[kind.__qualname__] = _struct(kind, parts)
+        found: Schema = {"$ref": f"#/$defs/{kind.__qualname__}"}
         if issubclass(kind, Keyed):
             found = {"type": "object", "properties": {kind.kind: found}, "required": [kind.kind], "maxProperties": 1}
         short = kind.short if issubclass(kind, ShortForm) else None
