@@ -206,11 +206,11 @@ def test_all_pages_share_one_reader_and_old_ones_are_forgotten(tmp_path: Path, m
             assert reader.look().episodes.results > 0
     assert readers[0] is readers[2] is readers[4]
     assert [*board.readers] == [folders[2], folders[0]], "the one that was not asked for the longest time is gone"
-    board.pages = dict.fromkeys([(Page, folders[2]), (Page, folders[0])])
+    board.pages, kept = dict.fromkeys([(Page, folders[2]), (Page, folders[0])]), {**board.readers}
     for folder in (folders[1], folders[2], folders[0]):
         with board.reader(folder) as reader:
             reader.look()
-    assert [*board.readers] == [folders[2], folders[0]], "those of pages that are kept up stay"
+    assert board.readers == kept, "those of pages that are kept up stay"
 
 
 def test_a_long_run_is_read_to_its_end_while_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_a_long_run_is_read_to_its_end_while_others_are_read(tmp_path: Path, mon
 
     def sleep(_: float) -> None:
         pauses.append(len(pauses))
-        assert len(pauses) < 1000
+        assert len(pauses) < 100
         with board.reader(other.path) as reader:
             reader.look()
 
