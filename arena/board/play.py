@@ -49,7 +49,7 @@ _REPLAYED = ("match", "state", "turn", "told", "moves", "over", "error")
 
 def configs() -> dict[str, Path]:
     """The configurations of the folder of the start and its `configs`, by their names; no experiments."""
-    home, found = anchored("."), {}
+    home, found = anchored("."), dict[str, Path]()
     for path in sorted({*home.glob("*.yaml"), *(home / "configs").glob("**/*.yaml")}):
         name = str(path.relative_to(home))
         with suppress(OSError):  # it may not be read
