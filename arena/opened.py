@@ -110,16 +110,16 @@ class Run:
         return Table(table_data(self.rated(at).table.tables))
 
     def payoffs(self, at: int | None = None) -> Table:
-        """Who beats whom: two rows for each pair of players that have met, one from the side of each.
+        """Who beats whom: two rows for each pair that has met of the players of the report's matrix, at most 24.
 
         Columns: `player`, `opponent`, `score` (expected points per game, a draw is one half), `low` and `high` (95 %),
         and `games`, on how many the score rests: older ones count less. For `at` and errors see `standings`.
         """
-        from arena.terminal.standings import meta_game_data
+        from arena.terminal.standings import payoffs_of
 
         table, counted, _ = self.rated(at)
         timeline = counted.timeline if at is None else counted.timeline.until(at)
-        found = meta_game_data(table, timeline, self.config)["payoffs"]
+        _, found = payoffs_of(table, timeline, self.config)
         columns = ("player", "opponent", "score", "low", "high", "games")
         return Table(
             dict(zip(columns, (one["row"], one["column"], one["score"], *one["interval"], one["games"]), strict=True))

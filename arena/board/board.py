@@ -75,15 +75,20 @@ class Board:
 
     @contextmanager
     def reader(self, folder: Path) -> Iterator[RunReader]:
-        """What all pages of a run read it with, one after the other; those used last are forgotten last."""
+        """What all pages of a run read it with, one after the other.
+
+        Those used last are forgotten last; those of pages that are kept up stay, or they would be read again and again.
+        """
         with self.lock:
             found = self.readers.pop(folder, None) or RunReader(folder)
             self.readers[folder] = found
         with found.lock:
             yield found
         with self.lock:
-            while sum(one.episodes for one in self.readers.values()) > _MOST_EPISODES and len(self.readers) > 1:
-                del self.readers[next(iter(self.readers))]
+            kept = {folder, *(place for _, place in [*self.pages])}
+            others = [place for place in self.readers if place not in kept]
+            while others and sum(one.episodes for one in self.readers.values()) > _MOST_EPISODES:
+                del self.readers[others.pop(0)]
 
     @cached_property
     def templates(self) -> Environment:

@@ -20,7 +20,6 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +49,13 @@ _REPLAYED = ("match", "state", "turn", "told", "moves", "over", "error")
 
 def configs() -> dict[str, Path]:
     """The configurations of the folder of the start and its `configs`, by their names; no experiments."""
-    home, found = anchored("."), {}
+    home, found = anchored("."), dict[str, Path]()
     for path in sorted({*home.glob("*.yaml"), *(home / "configs").glob("**/*.yaml")}):
+        name = str(path.relative_to(home))
         with suppress(OSError):  # it may not be read
-            if is_shown(path.name) and _POLICIES.search(path.read_bytes()):
-                found[str(path.relative_to(home))] = path
-    return dict(islice(found.items(), _MOST_CONFIGS))
+            if len(found) < _MOST_CONFIGS and is_shown(path.name) and is_shown(name) and path.is_file():
+                found |= {name: path} if _POLICIES.search(path.read_bytes()) else {}
+    return found
 
 
 def config_of(name: str) -> Path:

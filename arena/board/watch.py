@@ -67,8 +67,10 @@ def _rows(request: Request) -> Response:
     folder, wanted = folder_of(request), request.query_params
     if not is_run(folder):
         raise HTTPException(404, "There is no run in this folder any more.")
+    with board_of(request).reader(folder) as reader:
+        pass
     while True:
-        with board_of(request).reader(folder) as reader:
+        with reader.lock:  # also if the board has forgotten the reader meanwhile
             files = reader.look(most=_PART)
             if reader.share == 1:
                 return _answer(files, wanted)

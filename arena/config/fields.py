@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def flat(config: msgspec.Struct) -> dict[str, str]:
+def flat(config: msgspec.Struct | Mapping[str, Any]) -> dict[str, str]:
     """A configuration as key paths and values, as `policies.blue.options.gamma`, in the words of a file."""
     constants = {"None": "null", "True": "true", "False": "false"}
 

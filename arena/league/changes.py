@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from arena.config import Config, overrides, parse_config
 from arena.config.fields import plain
@@ -40,15 +41,14 @@ def with_newest_games(config: Config, folder: RunFolder, set_by_user: Sequence[s
     Raises:
         ConfigError: the changes are damaged, or do not fit the configuration.
     """
-    tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, object]()
+    tick, source, values = newest_tick(folder) or 0, str(folder.changes), dict[str, Any]()
     for line in lines_of(folder):
-        if line.tick <= tick:
-            for key in filter(_OF_GAMES.match, line.set):
-                values.pop(key, None)  # the newest is applied last, also over parts of it
-                values[key] = line.set[key]
-    check_recorded([ChangeLine(tick=tick, set=values)], config, tick, source=source)
+        for key in filter(_OF_GAMES.match, line.set if line.tick <= tick else ()):
+            values.pop(key, None)  # in the order of the last changes: `kwargs.a` has `kwargs.a.b` in it
+            values[key] = line.set[key]
     if not values:
         return config
+    check_recorded([ChangeLine(tick=tick, set=values)], config, tick, source=source)
     return parse_config(
         overrides.apply_values(plain(config), values, source=source), source=source, overrides=set_by_user
     )

@@ -37,7 +37,7 @@ def stated_outcome(info: Mapping[str, Any], rule: OutcomeRule | None) -> str | N
     if isinstance(found, str) and (found in _NAMES or rule != "info"):
         return found
     if rule == "info" and found is not None:
-        raise ValueError(f"the info 'outcome' {found!r}; expected win, loss or draw, as the rule of its game is info")
+        raise ValueError(f"the info 'outcome' {found!r:.80}; expected win, loss or draw, as its game has the rule info")
     return None
 
 
@@ -161,8 +161,8 @@ def without_winner_text(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
         if rule == "none"
         else f"no winners in {env!r}: its infos name none, so its games are not rated"
         if rule == "info"
-        else f"no winners in {env!r}, so its games are not rated: the game, or `envs.{env}.outcome`, says by which "
-        "rule there are: zero_sum, higher_return, info or none"
+        else f"no winners in {env!r}, so its games are not rated: set `outcome` of the game, or `envs.{env}.outcome`, "
+        "to zero_sum, higher_return, info or none"
         for env, rule in rules.items()
     ]
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from arena import __version__
-from arena.config.decode import show
+from arena.config.fields import flat
 from arena.config.league import DecidedConfig
 from arena.league.read_results import read as read_encounters
 from arena.records.formats import RoundExploitability
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # they import scipy
     from arena.league.next_round import Champion
     from arena.report.standings import Standings
 
+MOST_CHANGES = 100  # likewise of the changes
 MOST_RECORDED = 100  # episodes in the list of those that have a replay
 
 
@@ -151,14 +152,14 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
 
 
 def _changes(files: RunFiles) -> list[Change]:
-    """Of each key when its value became another one."""
-    found, values = list[Change](), dict[str, str]()
+    """Of each key when its value became another one; the newest changes."""
+    found, values = list[Change](), flat(files.config)
     for line in files.changes:
-        for key, value in line.set.items():
-            if values.get(key) != (text := show(value)):
-                values[key] = text
-                found.append(Change(line.tick, key, text))
-    return found
+        for key, value in flat(line.set).items():
+            if values.get(key) != value:
+                values[key] = value
+                found.append(Change(line.tick, key, value))
+    return found[-MOST_CHANGES:]
 
 
 def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:

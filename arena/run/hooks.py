@@ -37,6 +37,7 @@ from arena.roles.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
 _ARGUMENTS = ("folder", "tick", "checkpoints")
+_MOST_SAID = 20  # changes of a boundary, of which one may be a long list
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -285,9 +286,11 @@ def with_changes(plan: Plan, config: Config) -> Plan:
 
 
 def changes_text(before: Run, now: Run) -> list[str]:
-    """A line for each key of the configuration whose value has changed."""
+    """A line for each of the first keys of the configuration whose value has changed."""
     was, values = (flat(run.changed_config or run.plan.config) for run in (before, now))
-    return [f"tick {now.leg.start}: {key} = {value}" for key, value in values.items() if was.get(key) != value]
+    lines = [f"tick {now.leg.start}: {key} = {value}" for key, value in values.items() if was.get(key) != value]
+    more = len(lines) - _MOST_SAID
+    return lines if more <= 0 else [*lines[:_MOST_SAID], f"tick {now.leg.start}: {more} more values"]
 
 
 def frozen_text(before: Plan, now: Plan) -> list[str]:

@@ -255,7 +255,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
                 difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
         if difference:
             there = sources[0].path or sources[0].config.name
-            message = f"plays another game than {there}: {difference}; players meet in one and the same, as by "
+            message = f"plays another game than {there}: {difference}; all players need the same game: set "
             message += "`--set envs.NAME.kwargs.KEY=VALUE`, which holds for all of them"
             raise ConfigError(message, source=source.path)
     return sources[0].config.envs, tuple(found[0].values())

@@ -9,7 +9,7 @@ from typing import Any
 from arena.config.schema import Config
 from arena.errors import percent, pluralize
 from arena.league.metagame.measures import in_matrix, measures
-from arena.league.metagame.payoff import payoff
+from arena.league.metagame.payoff import Payoff, payoff
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
@@ -70,26 +70,31 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
     ]
 
 
-def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> dict[str, Any]:
-    """The payoffs and the meta-game of the report as JSON: of pairs that have met, and of players in one table.
+def payoffs_of(found: LeagueTable, timeline: Timeline, config: Config) -> tuple[Payoff, list[dict[str, Any]]]:
+    """The payoffs of the report, and those of pairs that have met as JSON.
 
     `timeline` has the games up to the tick of the standings `found`.
     """
-    shown = in_matrix([row.player for rows in found.tables for row in rows], config.policies)
-    scores = payoff(timeline, shown)
+    scores = payoff(timeline, in_matrix([row.player for rows in found.tables for row in rows], config.policies))
+    return scores, [
+        {
+            "row": row,
+            "column": column,
+            "score": float(scores.mean[i, j]),
+            "interval": (float(scores.low[i, j]), float(scores.high[i, j])),
+            "games": int(scores.games[i, j]),
+        }
+        for i, row in enumerate(scores.players)
+        for j, column in enumerate(scores.players)
+        if i != j and scores.games[i, j]
+    ]
+
+
+def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> dict[str, Any]:
+    """The payoffs, as of `payoffs_of`, and the meta-game of players in one table as JSON."""
+    scores, payoffs = payoffs_of(found, timeline, config)
     return {
-        "payoffs": [
-            {
-                "row": row,
-                "column": column,
-                "score": float(scores.mean[i, j]),
-                "interval": (float(scores.low[i, j]), float(scores.high[i, j])),
-                "games": int(scores.games[i, j]),
-            }
-            for i, row in enumerate(shown)
-            for j, column in enumerate(shown)
-            if i != j and scores.games[i, j]
-        ],
+        "payoffs": payoffs,
         "meta_game": [
             {
                 "player": one.player,
@@ -98,7 +103,7 @@ def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> di
                     for name, part in (("nash", one.nash), ("skill", one.skill), ("alpha_rank", one.alpha_rank))
                 },
             }
-            for one in ([] if not shown or found.tables[0][0].population else measures(scores))
+            for one in ([] if not scores.players or found.tables[0][0].population else measures(scores))
         ],
     }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,23 +15,29 @@ import pytest
 from PIL import Image
 from starlette.exceptions import HTTPException
 
+from arena.board import watch
 from arena.board.board import board_at
 from arena.board.games import Games
+from arena.board.live import Page
+from arena.board.play import configs
 from arena.board.watch import _filters
 from arena.cli.board_games.pipe import png
-from arena.cli.board_games.played import refusal
+from arena.cli.board_games.played import _PageOutput, refusal
 from arena.cli.play.decisions import Decision, Option
-from arena.cli.play.match import place_for_records
-from arena.config import load_config
+from arena.cli.play.match import human_match, place_for_records
+from arena.config import load_config, parse_config
 from arena.errors import ConfigError
 from arena.league.human_games import RatedGame
 from arena.league.read_results import GameReader, read
+from arena.league.sources import Source
 from arena.opened import Run
 from arena.records.folder import RunFolder, match_path
 from arena.records.formats import HumanGameLine
 from arena.records.journal import Journal
 from arena.report.recorded import recorded, records
 from league_folders import League, write_league
+from policies.random import Random
+from working_folder import working_directory
 
 RNG = np.random.default_rng(3)
 
@@ -198,6 +206,57 @@ def test_all_pages_share_one_reader_and_old_ones_are_forgotten(tmp_path: Path, m
             assert reader.look().episodes.results > 0
     assert readers[0] is readers[2] is readers[4]
     assert [*board.readers] == [folders[2], folders[0]], "the one that was not asked for the longest time is gone"
+    board.pages, kept = dict.fromkeys([(Page, folders[2]), (Page, folders[0])]), {**board.readers}
+    for folder in (folders[1], folders[2], folders[0]):
+        with board.reader(folder) as reader:
+            reader.look()
+    assert board.readers == kept, "those of pages that are kept up stay"
+
+
+def test_a_long_run_is_read_to_its_end_while_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, other = (write_league(tmp_path / name, League(policies=2, episodes=40, rounds=2)) for name in "ab")
+    board, pauses = board_at(tmp_path), list[int]()
+
+    def sleep(_: float) -> None:
+        pauses.append(len(pauses))
+        assert len(pauses) < 100
+        with board.reader(other.path) as reader:
+            reader.look()
+
+    monkeypatch.setattr("arena.board.board._MOST_EPISODES", 1)
+    monkeypatch.setattr(watch, "_PART", 3000)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    app = SimpleNamespace(state=SimpleNamespace(board=board))
+    request: Any = SimpleNamespace(app=app, path_params={"path": "a"}, query_params={})
+    assert json.loads(watch._rows(request).body)["known"] == len(folder.episodes.read_text().splitlines())
+    assert len(pauses) > 2
+
+
+class OneEntity(Random):
+    face = "gym"
+
+
+def test_a_person_may_play_against_any_algorithm() -> None:
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": f"{__name__}:OneEntity"}}
+    envs, matches = {"game": {"make": "touchdown"}}, [{"env": "game", "seats": ["blue", "red"]}]
+    data = {"ticks": 10, "envs": envs, "policies": policies, "matches": matches}
+    config, output = parse_config(data, source="pages.yaml"), _PageOutput()
+    options = {"match": 0, "seats": [0], "against": [], "options": {}}
+    game = human_match(config, Source(config), output, advice=None, **options)  # type: ignore[arg-type]
+    assert [player.human for player in game.players] == [True, False]
+    with pytest.raises(ConfigError, match=r"--advice: .* of 'red' has no face 'vector'"):
+        human_match(config, Source(config), output, advice="red", **options)  # type: ignore[arg-type]
+
+
+def test_the_list_of_play_has_configurations_alone(tmp_path: Path) -> None:
+    text, names = "ticks: 1\npolicies: {a: {algorithm: random}}\n", ["a.yaml", "configs/b.yaml"]
+    for name in [*names, "configs/.hidden.yaml", "configs/\udcff/c.yaml"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "sweep.yaml").write_text("config: a.yaml\nparams: {policies.a.options.x: [1, 2]}\n")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with working_directory(tmp_path):
+        assert [*configs()] == names
 
 
 @pytest.mark.parametrize(

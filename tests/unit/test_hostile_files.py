@@ -30,7 +30,7 @@ from arena.experiment.folder import ExperimentFolder, Record, StateLine, write_s
 from arena.experiment.plan import plan_experiment
 from arena.experiment.scheduler import State
 from arena.experiment.slots import Slots
-from arena.league.changes import check_recorded
+from arena.league.changes import check_recorded, with_newest_games
 from arena.plan.hosts import Host
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -275,6 +275,19 @@ def test_recorded_change_names_what_the_configuration_names(more: dict[str, Any]
         with pytest.raises(ConfigError, match=r"only config\.yaml can name code, programs and files") as caught:
             check_recorded(lines, config, 5, source="")
         assert caught.value.path == "envs.game.kwargs.level"
+
+
+def test_newest_games_are_those_of_the_last_changes(tmp_path: Path) -> None:
+    config, folder = parse_config({**RUN, **CURRICULUM}, source=""), RunFolder(tmp_path)
+    rule, option = "envs.game.kwargs.rule", "policies.blue.options.text"
+    changes = [{rule: {"a": 1}}, {f"{rule}.a": 2, option: "own:Code"}, {rule: {"a": 3}}, {rule: {"a": 4}}]
+    lines = [{"tick": 10 * number, "set": changed} for number, changed in enumerate(changes)]
+    folder.changes.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    folder.boundaries.mkdir()
+    (folder.boundaries / f"{20:012}.json").touch()
+    found = with_newest_games(config, folder)
+    assert found.envs["game"].kwargs["rule"] == {"a": 3} and found.policies == config.policies
+    assert with_newest_games(config, folder, [f"{rule}.a=5"]).envs["game"].kwargs["rule"] == {"a": 5}
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc", "..", ".", "", "a/b", "a\0b"])

@@ -146,7 +146,7 @@ def test_suggested_rule_fits_the_episodes(episodes: list[tuple[list[float], list
 
 def test_line_on_a_game_without_winners_names_the_key() -> None:
     assert "`envs.game.outcome` is none" in without_winner_text({"game": "none"})[0]
-    assert "the game, or `envs.game.outcome`, says" in without_winner_text({"game": None})[0]
+    assert "set `outcome` of the game, or `envs.game.outcome`, to zero_sum" in without_winner_text({"game": None})[0]
     assert "its infos name none" in without_winner_text({"game": "info"})[0]
     assert without_winner_text({}) == []
 

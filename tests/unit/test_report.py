@@ -667,11 +667,17 @@ def test_all_faults_are_listed_newest_first(own: RunFolder) -> None:
 
 
 def test_changes_of_a_curriculum_are_shown_where_the_value_is_another_one(own: RunFolder) -> None:
-    said = [(0, {"envs.game.kwargs.size": 3}), (5, {"envs.game.kwargs.size": 3}), (9, {"policies.<b>.frozen": True})]
+    begin, end = "a" * 200 + "b", "a" * 200 + "c"
+    said: list[tuple[int, dict[str, Any]]] = [
+        (0, {"envs.game.kwargs.size": 3, "policies.p0.frozen": False}),  # which it is
+        (5, {"envs.game.kwargs.size": 3, "envs.game.kwargs.map": begin}),
+        (9, {"policies.<b>.frozen": True, "envs.game.kwargs.map": end}),
+    ]
     own.changes.write_text("".join(json.dumps({"tick": tick, "set": changed}) + "\n" for tick, changed in said))
     text = page(read_run(own.path))
     shown = re.findall(r"<code>([^<]*)</code></th><td><code>([^<]*)</code>", text.partition('id="configuration"')[2])
-    assert shown == [("envs.game.kwargs.size", "3"), ("policies.&lt;b&gt;.frozen", "true")]
+    maps = [("envs.game.kwargs.map", text) for text in (begin, end)]
+    assert shown == [("envs.game.kwargs.size", "3"), maps[0], ("policies.&lt;b&gt;.frozen", "true"), maps[1]]
 
 
 def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:

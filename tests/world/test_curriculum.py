@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from arena.league.sources import Source
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.roles.run import Leg
 from arena.run import hooks
 from arena.run.planning import checked_plan
 from fakes import all_equal
@@ -221,6 +223,19 @@ def test_wrong_change_ends_the_run_and_a_fixed_class_continues(
     train(mended, run, resume=True)
     assert json_lines(run / "changes.jsonl") == [{"tick": LEG, "set": {"policies.blue.frozen": True}}]
     assert f"tick {LEG}: policies.blue.frozen = true" in capfd.readouterr().out
+
+
+def test_each_changed_value_is_told_and_of_many_the_first() -> None:
+    def run(**kwargs: Any) -> Any:
+        return SimpleNamespace(changed_config=None, plan=SimpleNamespace(config=config(kwargs)), leg=Leg(start=7))
+
+    def config(kwargs: dict[str, Any]) -> Config:
+        return parse_config({**LONGER, "envs": {"game": {"make": "touchdown", "kwargs": kwargs}}}, source="run.yaml")
+
+    told = hooks.changes_text(run(a=[1, 2], b=True), run(a=[1, 3], b=None))
+    assert told == ["tick 7: envs.game.kwargs.a[1] = 3", "tick 7: envs.game.kwargs.b = null"]
+    told = hooks.changes_text(run(a=[*range(50)]), run(a=[*range(1, 51)]))
+    assert told[19:] == ["tick 7: envs.game.kwargs.a[19] = 20", "tick 7: 30 more values"]
 
 
 def test_refused_change_is_not_blamed_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

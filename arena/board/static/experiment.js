@@ -27,7 +27,7 @@ function scaled({ label, values }) {
   const level = (value) => (log ? Math.log10(value) : value);
   const [low, high] = [Math.min(...known.map(level)), Math.max(...known.map(level))];
   const share = (value) => (high > low ? (level(value) - low) / (high - low) : 0.5);
-  if (!marks.length) {
+  if (!marks.length && known.length) {
     const places = [0, 1, 2, 3, 4].map((place) => low + ((high - low) * place) / 4);
     marks = places.map((place) => (log ? 10 ** place : place)).map((value) => [value, text(value)]);
   }

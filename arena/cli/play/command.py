@@ -57,8 +57,8 @@ class _TerminalOutput(MatchOutput):
             say(str(player))
 
     def end(self, game: HumanMatch, records: RunFolder, rated: str, *, kept: bool) -> None:
-        mine = [player.seat for player in game.players if player.human]
-        names = [f"you in seat {one.seat}" if one.human and len(mine) > 1 else one.name for one in game.players]
+        names = [player.name for player in game.players]
+        names = [name if names.count(name) == 1 else f"{name} in seat {seat}" for seat, name in enumerate(names)]
         for record in JournalReader(records.episodes).lines(EpisodeRecord, missing_ok=True):
             say(result_text(record, names))
         if rated:

@@ -395,7 +395,6 @@ def configured(name: str, policy: Mapping[str, Any]) -> registry.ConfiguredAlgor
         policy["algorithm"], policy["options"], acts=True, path=f"policies.{name}", any_device=True
     )
     if "vector" not in spec_of(found.cls).faces:
-        raise ConfigError(
-            f"{name!r} decides for several entities at once, so it is not asked about one", path="--advice"
-        )
+        text = f"{policy['algorithm']!r} of {name!r} has no face 'vector', so it cannot be asked about one entity"
+        raise ConfigError(text, path="--advice")
     return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from arena import registry
 from arena.cli.play.human import configured
 from arena.config.matches import MatchConfig, policy_of, reseated
 from arena.config.members import policy_of_player, seats_by_policy
@@ -94,7 +95,7 @@ def as_adviser(name: str, policy: PolicyConfig, config: Config) -> dict[str, Any
     """A policy for the option `advice` or `judges`, with the entities of its `team` in a run of the configuration."""
     found = {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
     team, own = 1, policy_of_player(name, config)
-    if spec_of(configured(name, found).cls).checks_team:
+    if spec_of(registry.algorithm(policy.algorithm)).checks_team:
         if own is None:
             raise ConfigError(f"{name!r} learns as a team of another run: choose a policy of this one", path="--advice")
         team = first_seat(config, own).team
@@ -189,6 +190,7 @@ def human_match(
         if adviser is None:
             raise ConfigError(f"there is no player {advice!r}; {nearest(advice, config.policies)}", path="--advice")
         options["advice"] = as_adviser(advice, adviser, source.config)
+        configured(advice, options["advice"])
     if output.on_pages:
         seats_of = seats_by_policy(config)
         options["judges"] = [
