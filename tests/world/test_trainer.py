@@ -480,7 +480,7 @@ def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
     back = {"matches[0].seats": ["blue", "red"]}
     with Trainer(data, run_dir=tmp_path / "changed") as trainer:
         trainer.train()
-        assert trainer._seated["1"] == "red"
+        assert trainer._seated["1"][0] == "red"
         wrong = {
             "matches[0].seats[1]": ("rivl", "unknown policy 'rivl'"),
             "matches[0].seats": ([["blue"], "red"], "matches.0.seats was"),
@@ -490,7 +490,7 @@ def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
             with pytest.raises(ConfigError, match=words):
                 trainer.change({key: value})
         trainer.change(rival)
-        assert trainer._seated["1"] == "rival"
+        assert trainer._seated["1"][0] == "rival"
         trainer.train()
         kept = trainer.state("rival")
         trainer.change(back)
