@@ -52,10 +52,11 @@ class TrainRun(RunCommand):
         """Prints where the records are, and the results of the policies."""
         lines = summary_lines(scoreboard, run.path, run.plan.config)
         if run.plan.config.round_count > 1:
+            from arena.opened import Run as OpenedRun
             from arena.run import rounds
             from arena.terminal import standings
 
-            found = rounds.league_standings(run)
+            found = OpenedRun(run.path).rated().table
             # Frozen policies may be many: the snapshots that `--continue` has taken over.
             always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
             league = standings.league_lines(found, most=standings.MOST, always=always)

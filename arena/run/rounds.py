@@ -34,7 +34,7 @@ from arena.league.next_round import (
     with_matches,
 )
 from arena.league.next_round import next_round as plan_next_round
-from arena.league.ratings.standings import LeagueTable, league_table
+from arena.league.ratings.standings import league_table
 from arena.league.read_results import GameReader, read
 from arena.league.rounds_file import player_of
 from arena.league.sources import find_checkpoint
@@ -170,12 +170,6 @@ def ratings(run: Run, state: RunState) -> dict[str, float]:
     found = league_table(_games_so_far(run, state).read(run.plan.round).timeline, {}, run.plan.config)
     elo = {row.player: row.elo for rows in found.tables for row in rows}
     return {name: elo[name] for name in run.plan.config.policies if name in elo}
-
-
-def league_standings(run: Run) -> LeagueTable:
-    """The standings after the newest round; without rows if no game was won or lost."""
-    found = read(run.folder, last=run.plan.round)
-    return league_table(found.timeline, found.cut, run.plan.config)._replace(without_winner=found.without_winner)
 
 
 def decided_lines(run: Run) -> list[str]:

@@ -117,7 +117,9 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
         return []
     chosen = {rows[0].player, *(row.player for row in rows if row.player in always)}
     others = [row.player for row in rows if row.player not in chosen]
-    chosen |= {*others[: max(0, (len(rows) if most is None else most) - len(chosen))]}
+    if most is not None and len(rows) > most + 1:  # a line for one that is left out is no shorter than its row
+        others = others[: max(0, most - len(chosen))]
+    chosen |= {*others}
     cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval")]
     for row in rows:
         if row.player in chosen:

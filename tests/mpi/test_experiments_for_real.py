@@ -277,6 +277,9 @@ def test_a_damaged_state_file_is_named_with_its_line(tmp_path: Path, capsys: pyt
     assert experiment(tmp_path, data, "e", "--resume") == 0, "a last line may be incomplete"
     path.write_text(whole + '{"time": 3}\n')
     assert experiment(tmp_path, data, "e", "--resume") == 2
+    assert "0001.jsonl: was changed or damaged" in capsys.readouterr().err
+    (path.parent / "checksums" / path.name).unlink()
+    assert experiment(tmp_path, data, "e", "--resume") == 2
     assert f"0001.jsonl: line {len(whole.splitlines()) + 1}: is damaged" in capsys.readouterr().err
 
 
