@@ -340,8 +340,9 @@ def _cleared(path: Path) -> bool:
     folder, found = RunFolder(path), [entry for entry in path.iterdir() if entry.name != "lock"]
     ticks = [entry.name for entry in folder.boundaries.glob("*")]
     has_played = not ticks and folder.episodes.exists() and folder.episodes.stat().st_size > 0
-    if has_played or {entry.name for entry in found} - _OF_FIRST_LEG or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
-        return False
+    foreign = {entry.name for entry in found} - _OF_FIRST_LEG
+    if has_played or foreign or not folder.plan.exists() or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
+        return False  # without a plan it may be a configuration of the user's own
     with RunLock.take(path):
         for entry in found:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -47,6 +47,7 @@ LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, 
 }
 SCHEDULED = ("learning_rate", "ent_coef", "epsilon", "noise_std", "clip_range", "clip_range_vf")  # may be a schedule
 _LONG_RUN = 8 * 2048  # ticks from which on `n_steps: auto` does not follow the length (policies/common/on_policy.py)
+_CURRICULUM = "change arguments of the game between two legs by a `curriculum`, "
 _log = logging.getLogger(__name__)
 
 
@@ -64,8 +65,8 @@ def resumed(run: Run, config: Config) -> Run:
     if differences:  # the records and weights of another game would be mixed with the old ones
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
-            "Go back to that, change arguments of the game between two legs by a `curriculum`, or start a new run that "
-            "begins with the policies of this one, by `load` or by "
+            f"Go back to that, {_CURRICULUM if any('kwargs' in one for one in differences) else ''}or start a new run "
+            "that begins with the policies of this one, by `load` or by "
             f"arena train NEW.yaml --continue {folder.config.parent}",
             source=str(folder.config),
         )

@@ -88,6 +88,7 @@ def failed(path: Path) -> RunFolder:
     folder = unbegun(path, "000000000000.json")
     folder.write_config("name: x\n")
     folder.episodes.write_text("{}\n")
+    folder.plan.write_text("{}")
     return folder
 
 
@@ -97,11 +98,15 @@ def test_run_that_ended_in_its_first_leg_makes_room(tmp_path: Path) -> None:
     assert {path.name for path in folder.path.iterdir()} == {"checkpoints", "lock", "logs"}
 
 
-@pytest.mark.parametrize("more", ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "no boundary"])
+@pytest.mark.parametrize(
+    "more", ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "no boundary", "no plan"]
+)
 def test_run_that_has_something_to_keep_makes_no_room(more: str, tmp_path: Path) -> None:
     folder = failed(tmp_path / "x")
     if more == "no boundary":  # it cannot be resumed, so its episodes are all there is
         (folder.boundaries / "000000000000.json").unlink()
+    elif more == "no plan":  # the configuration may be the user's own
+        folder.plan.unlink()
     else:
         (folder.path / more).write_text("{}")
     before = sorted(folder.path.rglob("*"))
