@@ -116,7 +116,8 @@ class Source:
         name, label = named.policy, named.label or "last"
         labeled = self.labeled(name)
         if label not in labeled:
-            message = f"there is no checkpoint {label!r} of {name!r}; {nearest(label, labeled)}"
+            why = "; the key `best` of a configuration keeps one" if label == "best" else ""
+            message = f"there is no checkpoint {label!r} of {name!r}{why}; {nearest(label, labeled)}"
             raise ConfigError(message, path=path, source=self.path)
         return labeled[label]
 
