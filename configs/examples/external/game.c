@@ -108,6 +108,10 @@ static size_t step(const char *kind, const char *game, const void *data, size_t 
 
 int main(int count, char **arguments) {
     if (count > 1) port = atoi(arguments[1]);
+    if (port <= 0) {
+        fprintf(stderr, "usage: %s [PORT]\n", arguments[0]);
+        return 2;
+    }
     long games = count > 2 ? atol(arguments[2]) : -1; /* without a number: until the run ends */
     srand((unsigned)time(NULL));
     setvbuf(stdout, NULL, _IOLBF, 0);
