@@ -127,7 +127,10 @@ class Driver:
             for process in self._processes.values():
                 process.wait(_KILLED_SECONDS)
             self._display.stop()
-        if self._received and any(not r.state.is_over for r in self.records.values() if r.wanted):
+        is_left = any(not record.state.is_over for record in self.records.values() if record.wanted)
+        if self._only is None:  # and suggestions that are not made yet
+            is_left |= len(self.records) < self.plan.number
+        if self._received and is_left:
             number = next((number for number in self._received if number != signal.SIGUSR1), None)
             if number is not None:
                 return 128 + number

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ from arena.experiment.scheduler import State
 from arena.experiment.slots import Slots
 from arena.plan.hosts import Host
 from arena.records.lock import RunLock
-from experiment_folders import RUN, write_experiment
+from experiment_folders import RATE, RUN, write_experiment
 
 
 @pytest.fixture
@@ -128,6 +130,60 @@ def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, mon
     assert status == 0
     # Their roles: 4, 10 and 7; a third of the slots: 8.
     assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "number", "asked_in", "status"),
+    [
+        ("tpe", {}, signal.SIGINT, 1, 130),
+        ("qmc", {}, signal.SIGTERM, 1, 143),
+        ("gp", {}, signal.SIGINT, 1, 130),
+        ("tpe", {"repeat": 2}, signal.SIGINT, 1, 130),
+        ("tpe", {"prune": {"median": {}}}, signal.SIGTERM, 1, 143),
+        ("qmc", {}, signal.SIGUSR1, 1, 0),
+        ("qmc", {}, signal.SIGINT, 3, 0),
+        ("random", {}, signal.SIGINT, 1, 130),
+    ],
+)
+def test_suggestions_that_are_not_made_yet_are_left_after_a_signal(
+    kind: str,
+    keys: dict[str, Any],
+    number: signal.Signals,
+    asked_in: int,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trial that runs is asked to end when it has no ticks left; in the last trial nothing is left."""
+    repeat = keys.get("repeat", 1)
+
+    class AtItsEnd:
+        """The process of a trial that comes to its end; with one of them comes the signal."""
+
+        pid, exit, seconds = os.getpid(), 0, 0.0
+
+        def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
+            if int(log.stem) == asked_in:
+                signal.raise_signal(number)
+
+        def ask(self) -> None:
+            """Does nothing: it is over."""
+
+    monkeypatch.setattr(driver, "TrialProcess", AtItsEnd)
+    data = {"run": RUN, "set": {RATE: {"loguniform": [1e-4, 1e-2]}}, "at_once": 1, **keys}
+    plan = plan_experiment(parse_experiment({**data, "search": {kind: {"trials": 4 // repeat}}}))
+
+    def status_of(*, resume: bool) -> int:
+        shown = PlainExperimentDisplay(io.StringIO(), Progress(10, 4, plan.file.config.metric))
+        with opened(plan, folder, resume=resume):
+            return Driver(plan, folder, Slots([Host("here", 1)]), shown).run()
+
+    folder = ExperimentFolder(tmp_path / "e")
+    assert status_of(resume=False) == status
+    assert folder.requeue.exists() == (number is signal.SIGUSR1), "a mark for the queue"
+    assert [record.state for record in folder.read()].count(State.TERMINATED) == asked_in + 1
+    assert status_of(resume=True) == 0
+    assert [record.state for record in folder.read()] == [State.TERMINATED] * 4
 
 
 def test_watching_may_begin_before_the_experiment(tmp_path: Path) -> None:
