@@ -192,3 +192,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_MODULES[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from arena.errors import pluralize
+from arena.errors import ConfigError, pluralize
 from arena.plan.hosts import Host, allocated
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def process_count(
     The slots of hosts count in place of the allocation's or this machine's. `files` is the root of the file system.
     """
     key, ranks = ("ranks", config.ranks) if option is None else ("--ranks", option)
+    if ranks not in ("auto", "one_per_role") and (type(ranks) is not int or ranks < 1):
+        raise ConfigError(f"found {ranks!r:.80}; expected a number from 1, auto or one_per_role", path=key)
     if isinstance(ranks, int):
         return ProcessCount(ranks, f"{key}: {ranks}")
     roles = config.roles + 1

@@ -115,8 +115,8 @@ def train(
         if plan.processes > 1:
             refuse_main(read, ", or use ranks=1")
         if plan.processes == 1:
-            run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
-            with restored_handlers(), restored_logging():
+            with untouched_process():
+                run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
             with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
@@ -275,6 +275,7 @@ def untouched_process() -> Iterator[None]:
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = 0 if torch is None else torch.get_num_threads()
+    stream = None if torch is None else torch.get_rng_state()
     before = (False, False, True, True, False) if torch is None else algorithms(torch)  # torch's defaults
     try:
         with started_here(), restored_handlers(), restored_logging():
@@ -283,6 +284,8 @@ def untouched_process() -> Iterator[None]:
         random.setstate(streams[0])
         np.random.set_state(streams[1])
         torch = sys.modules.get("torch")
+        if torch is not None and stream is not None:
+            torch.set_rng_state(stream)
         if torch is not None and (threads := threads or threads_before()):
             torch.set_num_threads(threads)
         if torch is not None and algorithms(torch) != before:  # a policy has learned on a GPU

@@ -59,6 +59,36 @@ def test_function_plays_the_run_of_the_command_silently(tmp_path: Path, capfd: p
     assert blue.mean_return == pytest.approx(-(red.mean_return or 0))
 
 
+def test_functions_leave_the_random_streams_and_threads_of_a_program(tmp_path: Path) -> None:
+    code = """
+import random, numpy, torch, arena
+def state():
+    return [random.random(), numpy.random.rand(), float(torch.rand(1)), torch.get_num_threads()]
+def seeded():
+    random.seed(1), numpy.random.seed(1), torch.manual_seed(1), torch.set_num_threads(2)
+game, ppo = {"make": "touchdown", "kwargs": {"max_steps": 5}}, {"algorithm": "ppo", "options": {"n_steps": 8}}
+config = {"name": "x", "ticks": 16, "envs": {"g": game}, "policies": {"p": ppo, "r": {"algorithm": "random"}}}
+config["matches"] = [{"env": "g", "seats": ["p", "r"], "lanes": 2}]
+seeded()
+expected = state()
+seeded()
+arena.train(config, "run", ranks=1)
+assert state() == expected
+seeded()
+arena.evaluate("run", episodes=2)
+assert state() == expected
+assert {"train", "Config", "open_run"} <= set(dir(arena))
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("ranks", ["many", "one-per-role", 1.5, True, 0, [1]])
+def test_number_of_processes_that_is_none_is_refused(ranks: Any) -> None:
+    config = one_match({"make": "touchdown"}, {"a": {"algorithm": "random"}, "b": {"algorithm": "random"}}, ticks=1)
+    with pytest.raises(arena.ConfigError, match="expected a number from 1, auto or one_per_role"):
+        arena.plan_run({"name": "x", **config}, ranks)
+
+
 def test_events_have_folder_progress_and_evaluations(tmp_path: Path) -> None:
     events: list[arena.Event] = []
     data = config(evaluation={"every": 20, "episodes": 2})
