@@ -115,7 +115,7 @@ class EntityLink:
 
     def fitted_mask(self, mask: Any) -> Any:
         """The mask as int8 [mask_size], None: all actions are allowed; `bad_mask` if it does not fit."""
-        return fitted_mask(self.mask_size, mask, self.name)
+        return fitted_mask(self.action_space, self.mask_size, mask, self.name)
 
     def ask(self, request: Ask) -> Forward | None:
         """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""

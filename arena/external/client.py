@@ -240,7 +240,8 @@ class PolicyClient:
         space = self.interface.observation_spaces[index]
         sample = fitted(space, observation, f"observation of {name!r}", "bad_observation")
         part: dict[str, Any] = {"observation": as_json(space, sample)}
-        if (allowed := fitted_mask(self.interface.mask_sizes[index], mask, name)) is not None:
+        actions, size = self.interface.action_spaces[index], self.interface.mask_sizes[index]
+        if (allowed := fitted_mask(actions, size, mask, name)) is not None:
             part["mask"] = allowed.tolist()
         return part
 

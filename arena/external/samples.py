@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from arena.external.errors import Code, ExternalError
 from arena.game.arrays import lost_value
+from arena.game.spaces import mask_fault
 
 _EXACT = 2**53  # up to here a float64 holds every whole number
 
@@ -74,8 +75,8 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
-def fitted_mask(size: int, mask: Any, entity: str, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
-    """The masks of an entity as int8 [*axes, size], None: all actions are allowed; with `size` 0 it has none.
+def fitted_mask(space: Space[Any], size: int, mask: Any, entity: str, *axes: int) -> NDArray[np.int8] | None:
+    """The masks of an entity's actions as int8 [*axes, size], None: all are allowed; with `size` 0 it has none.
 
     Raises:
         ExternalError: `bad_mask`.
@@ -89,13 +90,8 @@ def fitted_mask(size: int, mask: Any, entity: str, axes: tuple[int, ...] = ()) -
     if not size:
         says = "it has some with `masks: true` in `entities`, or `mask_sizes` in a class"
         raise ExternalError("bad_mask", f"{entity!r} has no action masks; {says}")
-    fits = array.shape == (*axes, size) and array.dtype.kind in "biu"
-    if not fits or (array.size and (array.max() > 1 or array.min() < 0)):
-        found = f"the value {array[(array > 1) | (array < 0)][0]}" if fits else f"{array.dtype} {array.shape}"
-        expected = f"expected whole numbers {(*axes, size)}: 1 for each allowed action, 0 for each forbidden one"
-        raise ExternalError("bad_mask", f"mask of {entity!r}: {found}; {expected}")
-    if not array.any(axis=-1).all():
-        raise ExternalError("bad_mask", f"the mask of {entity!r} allows no action")
+    if (fault := mask_fault(space, array, *axes)) is not None:
+        raise ExternalError("bad_mask", f"the mask of {entity!r} has {fault}")
     return array.astype(np.int8)
 
 

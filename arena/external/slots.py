@@ -749,7 +749,8 @@ class Slots:
             raise ExternalError("bad_body", refusal)
 
     def _allowed(self, entity: int, mask: Any, axes: tuple[int, ...] = ()) -> NDArray[np.int8] | None:
-        return fitted_mask(self.interface.mask_sizes[entity], mask, self.interface.entities[entity], axes)
+        known = self.interface
+        return fitted_mask(known.action_spaces[entity], known.mask_sizes[entity], mask, known.entities[entity], *axes)
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
         self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]

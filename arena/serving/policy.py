@@ -22,9 +22,9 @@ from arena.config.load import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
-from arena.game.arrays import lost_value
+from arena.game.arrays import is_finite, lost_value
 from arena.game.ragged import Ragged
-from arena.game.spaces import flatten, leaves_of, missing_part, row, take_rows, unflatten
+from arena.game.spaces import flatten, leaves_of, mask_fault, missing_part, row, take_rows, unflatten
 from arena.league import rounds_file
 from arena.league.sources import Source, find_checkpoint, named_in_run
 from arena.plan.build import make_plan
@@ -84,8 +84,8 @@ class Policy:
                 seats, from 0; None: the rows of a batch are those of whole teams, one after the other.
 
         Raises:
-            ValueError: the observation has other shapes than the space, with or without a leading axis; or `entity` is
-                missing or unknown.
+            ValueError: the observation has other shapes than the space, with or without a leading axis, or is not
+                finite; the mask is none of the action space, or allows no action; or `entity` is missing or unknown.
             TypeError: the mask is an info, which has it as its `action_mask`.
         """
         if isinstance(mask, Mapping):
@@ -110,6 +110,13 @@ class Policy:
             numbers = array.values if isinstance(array, Ragged) else array
             if (lost := lost_value(numbers, leaf.dtype)) is not None:
                 raise ValueError(f"the observation{leaf.place} has the value {lost}, which {leaf.dtype} does not hold")
+            if not is_finite(numbers):
+                lost = numbers[~np.isfinite(numbers)][0]
+                raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
+        if mask is not None:
+            mask = np.asarray(mask)
+            if fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),))):
+                raise ValueError(f"the mask has {fault}")
         if single:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]

@@ -55,8 +55,7 @@ class Player:
             greedy: the best action rather than a sampled one.
             entity: see `Policy.act`.
         """
-        mask = (info or {}).get("action_mask")
-        mask = None if mask is None else np.asarray(mask)
+        mask = _mask(info or {})
         if not self.remembers:
             return self._policy.act(observation, mask, greedy=greedy, entity=entity)
         rows = np.array([self._policy.place(entity)])
@@ -83,9 +82,9 @@ class Player:
         """
         masks: NDArray[Any] | None = None
         if isinstance(infos, Mapping):
-            masks = infos.get("action_mask")
+            masks = _mask(infos)
         elif infos is not None and any("action_mask" in info for info in infos):
-            masks = np.stack([info["action_mask"] for info in infos])
+            masks = np.stack([_mask(info) for info in infos])
         if not self.remembers:
             return self._policy.act(observations, masks, greedy=greedy)
         before = self.memory
@@ -127,3 +126,9 @@ class Player:
             ConfigError: its algorithm does not tell probabilities.
         """
         return self._policy.log_prob(observations, actions, masks)
+
+
+def _mask(info: Mapping[str, Any]) -> Any:
+    """The mask of an entity, or of the rows of a vector environment; where `active` is false, all is allowed."""
+    mask = info.get("action_mask")
+    return None if mask is None else np.where(np.asarray(info.get("active", True))[..., None], mask, 1)

@@ -650,7 +650,7 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (
             b'{"observation": [1, 2], "mask": [1]}',
             "bad_mask",
-            "int64 (1,); expected whole numbers (3,): 1 for",
+            "dtype int64 and shape (1,); expected whole numbers (3,): 1 for",
         ),
         (b'{"observation": [1, 2], "mask": [0, 0, 0]}', "bad_mask", ""),
         (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected whole numbers (3,)"),

@@ -73,6 +73,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [  # code, observation space
     ("bad_observation", Discrete(4), {"observation": -1}, "hero"),
     *(("bad_reward", Discrete(4), {"reward": it}, "") for it in (math.nan, math.inf, "1.5", None, [1.0, 2.0], 10**400)),
     *(("bad_mask", Discrete(4), {"mask": it}, "") for it in ([0, 0, 0], [1, 1], [1, 2, 0], [0.5, 1, 1], [[1], [1, 2]])),
+    ("bad_mask", Discrete(4), {"mask": [0, 0, 0]}, "the mask of 'hero' has no allowed action"),
     *(("bad_action", Discrete(4), {"given": it}, "") for it in (3, -1, 0.5, "one", np.zeros(2, int))),
     ("bad_body", Discrete(4), {"info": "win"}, ""),
 ]

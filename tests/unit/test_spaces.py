@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from arena.game.spaces import (
     empty_batch,
     flatten,
     leaves_of,
+    mask_fault,
     mask_size,
     no_op,
     row,
@@ -169,3 +171,23 @@ def test_choices_in_rows_that_do_not_act_do_not_matter() -> None:
     check_choices(Discrete(3), actions, np.array([True, False, True]))
     with pytest.raises(ValueError, match="is no action of"):
         check_choices(Discrete(3), actions, np.array([True, True, False]))
+
+
+@pytest.mark.parametrize(
+    ("space", "masks", "axes", "fault"),
+    [
+        (Discrete(3, start=1), [0, 0, 1], (), None),
+        (Discrete(3), [[True, False, True]] * 2, (2,), None),
+        (Discrete(3), np.zeros((0, 3), np.int8), (0,), None),
+        (Discrete(3), [[0, 1, 0], [0, 0, 0]], (2,), r"no allowed action; expected whole numbers \(2, 3\): 1 for each"),
+        (Discrete(3), [1, 1, 1], (2,), r"dtype int64 and shape \(3,\); expected whole numbers \(2, 3\)"),
+        (MultiDiscrete([2, 3]), [0, 1, 1, 0, 0], (), None),
+        (MultiDiscrete([2, 3]), [1, 1, 0, 0, 0], (), "no allowed action; "),
+        (MultiDiscrete([2, 3]), [1, 1, 0, 0, 255], (), "the value 255; "),
+        (Box(0, 1, (2,)), [1, 1], (), r"dtype int64 and shape \(2,\); expected whole numbers \(0,\)"),
+        (Box(0, 1, (2,)), np.zeros(0, np.int8), (), "no allowed action; "),
+    ],
+)
+def test_what_is_no_mask_is_named(space: Space[Any], masks: Any, axes: tuple[int, ...], fault: str | None) -> None:
+    found = mask_fault(space, np.asarray(masks), *axes)
+    assert found is None if fault is None else re.match(fault, found or "")

@@ -14,6 +14,7 @@ from arena.dataset.reader import Samples, open_dataset
 from arena.errors import ConfigError
 from arena.records import checkpoint, read_results
 from arena.serving import load_policy
+from arena.trainer.player import Player
 from fakes import all_equal
 from in_process import Played, one_match, play, train
 from policies.offline.importance_sampling import estimate
@@ -189,6 +190,47 @@ def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> No
     assert blue.act(seen[0], allowed[2]) == 2
     with pytest.raises(ValueError, match=r"of shape \(2, 5, 1\)"):
         blue.act(np.zeros((2, 5, 1), np.float32))
+
+
+@pytest.mark.parametrize("rows", [(), (2,)], ids=["one", "a batch"])
+@pytest.mark.parametrize(
+    ("seen", "mask", "message"),
+    [
+        (
+            0,
+            np.ones(4, np.int8),
+            r"the mask has dtype int8 and shape \({rows}4,?\); expected whole numbers \({rows}3,?\): 1",
+        ),
+        (0, np.ones(3), r"the mask has dtype float64 and shape"),
+        (0, np.array([1, 2, 0]), r"the mask has the value 2; expected whole numbers \({rows}3,?\): 1 for each allowed"),
+        (0, np.array([1, -1, 0]), r"the mask has the value -1; "),
+        (0, np.zeros(3, np.int8), r"the mask has no allowed action; expected whole numbers"),
+        (np.nan, None, r"the observation has the value nan; expected finite numbers"),
+        (-np.inf, np.ones(3, np.int8), r"the observation has the value -inf; expected finite numbers"),
+    ],
+)
+def test_what_a_server_refuses_is_refused(
+    learned: Played, seen: float, mask: Any, message: str, rows: tuple[int, ...]
+) -> None:
+    blue = load_policy(f"{learned.folder.path}:blue")
+    observations = np.zeros((*rows, 1), np.float32)
+    assert np.shape(blue.act(observations, np.ones((*rows, 3), np.int8))) == rows
+    observations[-1] = seen
+    if mask is not None and rows:
+        mask = np.stack([np.ones_like(mask), mask])
+    with pytest.raises(ValueError, match=message.format(rows="2, " if rows else "")):
+        blue.act(observations, mask)
+
+
+def test_a_player_needs_no_allowed_action_where_it_does_not_act(learned: Played) -> None:
+    player, seen = Player(load_policy(f"{learned.folder.path}:blue"), "blue"), np.zeros((2, 1), np.float32)
+    masks = np.array([[0, 0, 0], [0, 1, 0]], np.int8)
+    assert player.act_batch(seen, {"action_mask": masks, "active": np.array([False, True])})[1] == 1
+    infos = [{"action_mask": mask, "active": mask.any()} for mask in masks]
+    assert player.act_batch(seen, infos)[1] == 1
+    assert [player.act(one, info) for one, info in zip(seen, infos, strict=True)][1] == 1
+    with pytest.raises(ValueError, match="the mask has no allowed action"):
+        player.act_batch(seen, {"action_mask": masks})
 
 
 def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> None:
