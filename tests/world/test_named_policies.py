@@ -163,7 +163,7 @@ def test_run_alone_names_no_policy(runs: Path) -> None:
 
 
 def test_run_of_another_game_or_other_spaces_is_refused_by_name(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(arena.ConfigError, match=r"--against: .*runs/c: plays matrix, not touchdown"):
+    with pytest.raises(arena.ConfigError, match=r"against: .*runs/c: plays matrix, not touchdown"):
         arena.evaluate(f"{runs}/runs/a", 2, against=f"{runs}/runs/c:blue")
     with pytest.raises(arena.ConfigError, match=r"runs/c: plays another game than .*runs/a: game matrix, there touch"):
         arena.tournament([f"{runs}/runs/a:blue", f"{runs}/runs/c:blue"], run_dir=tmp_path / "games")
