@@ -301,7 +301,7 @@ def test_resume_marks_a_run_killed_before_its_done_result(tmp_path: Path) -> Non
         train(data, run, resume=True)
         assert without_clock(run) == known
     run = train(DUEL, tmp_path / "ended")
-    with pytest.raises(ConfigError, match="nothing left to do; ask for more with --ticks, or ticks= in Python"):
+    with pytest.raises(ConfigError, match="nothing left to do; ask for more with --ticks"):
         train(DUEL, run, resume=True)
 
 
