@@ -85,9 +85,9 @@ class Run:
                 rows.append({**whole, "seat": number, **msgspec.to_builtins(seat)})
         return rows
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> Table:
         """The lines of `result.json`, nested as they are; NaN for null."""
-        return read_results(self.folder)
+        return Table(read_results(self.folder))
 
     def metrics(self) -> Table:
         """A row for each update of a policy: `policy`, `update`, `ticks`, `samples`, `seconds`, and what was logged."""

@@ -330,16 +330,14 @@ def free_path(path: Path) -> Path:
 
 
 def _cleared(path: Path) -> bool:
-    """Removes the run in a folder if it has ended in its first leg, so that a resume would begin at tick 0, too.
-
-    A run without that boundary cannot be resumed at all: it stays as soon as it has an episode on record.
+    """Removes the run in a folder if it has ended in its first leg with no episode and no update on record.
 
     Raises:
         ConfigError: a process writes into the folder.
     """
     folder, found = RunFolder(path), [entry for entry in path.iterdir() if entry.name != "lock"]
     ticks = [entry.name for entry in folder.boundaries.glob("*")]
-    has_played = not ticks and folder.episodes.exists() and folder.episodes.stat().st_size > 0
+    has_played = any(path.exists() and path.stat().st_size for path in (folder.episodes, folder.metrics))
     foreign = {entry.name for entry in found} - _OF_FIRST_LEG
     if has_played or foreign or not folder.plan.exists() or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
         return False  # without a plan it may be a configuration of the user's own

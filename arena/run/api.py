@@ -59,7 +59,8 @@ class RunResult(NamedTuple):
 
     Args:
         run_dir: the run folder.
-        finished: whether all ticks were played; false after a signal, or when a callback has ended the run.
+        finished: whether the run has come to its end, by its ticks or a stop rule; false after a signal or the `stop()`
+            of a callback.
         ticks: played by each match, as far as they are saved.
         scores: the result of each policy.
     """

@@ -84,10 +84,10 @@ def test_folders_made_for_a_run_that_does_not_begin_are_removed(made: str, left:
 
 
 def failed(path: Path) -> RunFolder:
-    """The folder of a run that has ended in its first leg."""
+    """The folder of a run that has ended in its first leg, with nothing on record."""
     folder = unbegun(path, "000000000000.json")
     folder.write_config("name: x\n")
-    folder.episodes.write_text("{}\n")
+    folder.episodes.touch()
     folder.plan.write_text("{}")
     return folder
 
@@ -99,13 +99,12 @@ def test_run_that_ended_in_its_first_leg_makes_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "no boundary", "no plan"]
+    "more",
+    ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "episodes.jsonl", "metrics.jsonl", "no plan"],
 )
 def test_run_that_has_something_to_keep_makes_no_room(more: str, tmp_path: Path) -> None:
     folder = failed(tmp_path / "x")
-    if more == "no boundary":  # it cannot be resumed, so its episodes are all there is
-        (folder.boundaries / "000000000000.json").unlink()
-    elif more == "no plan":  # the configuration may be the user's own
+    if more == "no plan":  # the configuration may be the user's own
         folder.plan.unlink()
     else:
         (folder.path / more).write_text("{}")
