@@ -222,7 +222,7 @@ def test_game_is_imported_by_its_environment_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.openmpi)])
 def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> None:
-    config = {**duel(ticks=10**9), "restarts": 0}
+    config = {**duel(ticks=10**9), "restarts": 0, "checkpoint_every": 10**9}  # no boundary but the first
     run = tmp_path / "run"
     if own:
         given = "train", write(tmp_path, config), "--run-dir", "run"

@@ -229,7 +229,7 @@ def test_process_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.openmpi
 def test_death_under_an_mpirun_of_the_user_ends_the_run_with_a_line(tmp_path: Path) -> None:
-    config = write(tmp_path, duel(ticks=10**9))
+    config = write(tmp_path, duel(ticks=10**9, checkpoint_every=10**9))  # no boundary but the first
     run = tmp_path / "run"
     process = reached_by_hand(tmp_path, 3, "train", config, "--run-dir", "run", reached=lambda: seen(run))
     os.kill(ranks_in(tmp_path)[2], signal.SIGKILL)
