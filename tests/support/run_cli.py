@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -190,12 +191,22 @@ def children(pid: int) -> list[int]:
 
 
 def kill_all(cwd: Path) -> int:
-    """Kills all processes at once, so that none sees another one die, and waits for their end; returns their number."""
-    victims = living(cwd)
+    """Kills all processes at once, so that none sees another one die, and waits for their end; returns their number.
+
+    A process has its working folder no more when its threads still have its files, and their locks: its end is what
+    the kernel tells of it.
+    """
+    victims: list[int] = []
+    for pid in living(cwd):
+        with suppress(ProcessLookupError):  # one that has come to its end meanwhile
+            victims.append(os.pidfd_open(pid))
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in victims:
-            with suppress(ProcessLookupError):  # one that has come to its end meanwhile
-                os.kill(pid, number)
+        for victim in victims:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(victim, number)
+    for victim in victims:
+        assert select.select([victim], [], [], PATIENCE)[0], f"a killed process has not ended within {PATIENCE} s"
+        os.close(victim)
     wait_for(lambda: not living(cwd))
     return len(victims)
 

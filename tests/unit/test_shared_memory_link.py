@@ -396,3 +396,21 @@ def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) ->
     process.wait()
     process.stdout.close()
     wait_for(lambda: not processes_of({path: None}) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=600)
+
+
+@pytest.mark.parametrize("call", ["mkdir", "posix_fallocate"])
+def test_nothing_is_left_when_a_driver_is_killed_while_it_makes_its_link(call: str, tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from arena.external.shared_memory import Driver\n"
+        "call = getattr(os, sys.argv[1])\n"
+        "def killed(*arguments):\n"
+        "    call(*arguments)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "setattr(os, sys.argv[1], killed)\n"
+        "Driver([sys.executable], folder=sys.argv[2])\n"
+    )
+    (tmp_path / f"mpi-policy-arena-{os.getuid()}").mkdir(0o700)
+    killed = subprocess.run([sys.executable, "-c", script, call, str(tmp_path)], cwd=Path(__file__).parents[2])
+    assert killed.returncode == -signal.SIGKILL
+    wait_for(lambda: not list(tmp_path.glob("mpi-policy-arena-*/*")))

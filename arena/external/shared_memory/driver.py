@@ -104,9 +104,10 @@ class Driver:
             if self._folder is not None:
                 self._folder.remove()
             raise
-        if attach is not None and lock_descriptor(self.file.descriptor) is False:
-            raise UnsafeFile("another driver uses this file", source=str(self.first_path))
-        keeper.add(self.first_path, None if self._folder is None else self._folder.path)
+        if attach is not None:
+            if lock_descriptor(self.file.descriptor) is False:
+                raise UnsafeFile("another driver uses this file", source=str(self.first_path))
+            keeper.add(self.first_path, None)
 
     @property
     def path(self) -> Path:
@@ -365,7 +366,8 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
         for path in files_of(driver.first_path):
             with suppress(OSError):  # it was removed by hand
                 path.unlink()
+        driver.file.close()
         if driver._folder is not None:
             driver._folder.remove()
-        driver.file.close()
-        keeper.remove(driver.first_path)
+        else:
+            keeper.remove(driver.first_path)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.errors import NoRoom, UnsafeFile
-from arena.external.shared_memory.keeper import files_of
+from arena.external.shared_memory.keeper import files_of, keeper
 from arena.records.lock import lock_descriptor
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -45,26 +45,32 @@ class LinkFolder:
         guard = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         try:
             lock_descriptor(guard, wait=True)  # else another driver takes the new folder for a leftover
-            for inner in outer.iterdir():
+            for other in outer.iterdir():
                 try:
-                    lock = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+                    lock = os.open(other, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
                 except OSError:  # a file, or a folder that is being removed
                     continue
                 if lock_descriptor(lock):  # its driver is dead
-                    shutil.rmtree(inner, ignore_errors=True)
+                    shutil.rmtree(other, ignore_errors=True)
                 os.close(lock)
-            first, second = ("".join(random.SystemRandom().choices(string.ascii_letters, k=20)) for _ in range(2))
-            self.path = private_folder(outer / first)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+            inner, first = ("".join(random.SystemRandom().choices(string.ascii_letters, k=20)) for _ in range(2))
+            self.path, self.first = outer / inner, outer / inner / first
+            keeper.add(self.first, self.path)  # before it is made: this process may be killed at any moment
+            try:
+                private_folder(self.path)
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+            except BaseException:
+                keeper.remove(self.first)
+                raise
             lock_descriptor(self._lock, wait=True)
         finally:
             os.close(guard)
-        self.first = self.path / second
 
     def remove(self) -> None:
         """Removes the folder and what is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+        keeper.remove(self.first)
 
 
 def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
