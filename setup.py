@@ -90,6 +90,7 @@ setup(
             "imageio-ffmpeg>=0.5",
             "jax>=0.4.36",
             "jsonschema>=4.18",
+            "matplotlib>=3.8",  # draws on a page of the documentation
             "ipykernel>=6.29",  # runs the notebook of the examples
             "minari[hdf5]>=0.5.4",
             "mlflow-skinny>=3",
