@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,6 @@ from arena.board.games import Games
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
-from arena.report.charts import Figure
 from arena.report.page import script_json
 from arena.report.read_run import RunReader
 
@@ -132,9 +131,9 @@ class Board:
         text = self.templates.get_template(template).render(content)
         return text.replace(' style="', ' data-css="')  # no text has it: templates escape quotes
 
-    def report(self, template: str, figures: Mapping[str, Figure], **content: Any) -> Response:
-        """The page of a template of the report with these figures."""
-        return self.page(template, shell="base.html", layout="", charts_json=script_json(figures), **content)
+    def report(self, template: str, data: Any, **content: Any) -> Response:
+        """The page of a template of the report, which draws this data."""
+        return self.page(template, shell="base.html", layout="", data_json=script_json(data), **content)
 
     def stream(self, events: AsyncIterator[bytes], *, kind: str = "text/event-stream") -> Response:
         """Server-sent events, or messages of another kind, until the page is closed or the server ends."""

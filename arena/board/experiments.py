@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from arena.records.atomic import replacing
 from arena.report.page import script_json, shown
 
 _PLACE = [*CONTENTS].index("trials")
+_DRAWN = ("combinations", "curves", "metric", "trials", "varied")  # what charts are drawn of
 
 
 def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class LiveExperiment(live.Page):
         rows, going, requests = self._trials.look(), folder.is_going_on, dict(folder.requested())
         if self._seen == (seen := (self._written, rows, going, requests)):
             return {}
-        data, figures, context = parts(folder, self._trials, rows)
+        data, context = parts(folder, self._trials, rows)
         context |= {
             "contents": self.contents,
             "runs": f"/run/{path}/trials/",
@@ -69,10 +71,10 @@ class LiveExperiment(live.Page):
             "asked": requests,
             "parallel_json": script_json(parallel(data, context["labels"])),
         }
-        content, drawn = shown(data, figures)
-        sections = self.sections("experiments.html", **content, **context)
+        sections = self.sections("experiments.html", **shown(data), **context)
         self._seen = seen
-        return {"sections": sections, "figures": drawn}
+        drawn = {name: getattr(data, name) for name in _DRAWN}
+        return {"sections": sections, "data": msgspec.to_builtins(drawn)}
 
 
 async def _ask(request: Request) -> Response:

@@ -30,7 +30,7 @@ _SECTION = re.compile(r'<section id="([\w-]+)">(.*?)</section>', re.DOTALL)
 _log = logging.getLogger(__name__)
 
 State: TypeAlias = dict[str, Any]
-"""What a page shows: `sections` as HTML, `figures`, `error`; of a run also `clocks` and the `share` that was read."""
+"""What a page shows: `sections` as HTML, the `data` of charts, `error`; of a run also `clocks` and the `share` read."""
 
 
 class Page(ABC):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
+
 from arena.board import live
 from arena.board.live import SHARE, Page, State
-from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.learning import thinned
 from arena.report.page import CONTENTS, shown, template_values
@@ -23,6 +24,7 @@ _READING = 8  # times what the last page has cost, of processor time, before ano
 _CLOCK_POINTS = 200
 _NOT_RATED = 0.99  # of the first page of a short run: it comes before the ratings
 _RATING = '<header><h2>Standings</h2></header><p class="none">The players are being rated.</p>'
+_DRAWN = ("summary", "policies", "learning", "results", "logged", "lengths", "evaluations", "exploitability", "time")
 _OF_RATINGS = ("tournament", "standings", "payoff", "crosstable", "meta-game")
 
 
@@ -60,15 +62,19 @@ class RunPage(Page):
             self.aside = time.thread_time() - began
             self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
         data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
-        content, drawn = shown(data, figures(data, colors))
         values = template_values(files, data, colors) | {"contents": RunPage.contents}
         values["beside"] = f"{self.board.path(self.folder)}/evaluations/"
-        sections = self.sections("report.html", **content, **values)
+        sections = self.sections("report.html", **shown(data), **values)
         if self._rated is None:  # nothing is rated before all is read
             sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
             sections["standings"] = _RATING
         self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
-        return {"sections": sections, "figures": drawn, "clocks": _clocks(files), "share": self.share}
+        drawn = {name: getattr(data, name) for name in _DRAWN}
+        if data.standings is not None:
+            drawn["standings"] = {"curves": data.standings.curves, "meta": data.standings.meta}
+        drawn["lineage"] = {name: getattr(data.lineage, name) for name in ("snapshots", "forks", "resets", "gates")}
+        drawn = msgspec.to_builtins(drawn)
+        return {"sections": sections, "data": drawn, "clocks": _clocks(files), "share": self.share}
 
 
 def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:

@@ -177,9 +177,8 @@ def _compare(request: Request) -> Response:
     board, paths = board_of(request), request.query_params.getlist("run")
     if not 1 < len(set(paths)) == len(paths) <= _MOST_COMPARED:
         raise ConfigError(f"choose from 2 to {_MOST_COMPARED} runs to compare")
-    data, figures = compared([read_run(board.folder(path)) for path in paths])
-    content, charts = shown(data, figures)
-    return board.report("comparison.html", charts, **content, titles=[*figures])
+    data = compared([read_run(board.folder(path)) for path in paths])
+    return board.report("comparison.html", data, **shown(data))
 
 
 routes = [

@@ -62,9 +62,3 @@ def _channels(color: str) -> tuple[int, int, int]:
 def palette(count: int) -> list[str]:
     """`count` colors, as unlike as possible; they repeat if `count` is large."""
     return _unlike((), count)
-
-
-def faded(color: str, opacity: float) -> str:
-    """The color as `rgba(...)`."""
-    red, green, blue = _channels(color)
-    return f"rgba({red},{green},{blue},{opacity:g})"

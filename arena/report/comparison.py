@@ -19,18 +19,16 @@ from arena.config.fields import flat
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
-from arena.records.atomic import check_place, replacing
-from arena.report.charts import Figure, Trace, band, line
-from arena.report.colors import SPARE, faded
+from arena.report.colors import SPARE
 from arena.report.episodes import MOST_PARTS, Floats, Ints, curve, edges_for
-from arena.report.page import rendered
+from arena.report.learning import Series
+from arena.report.page import rendered, write_html
 from arena.report.read_run import RunFiles, read_run
 from arena.report.summary import Summary, summarize
 
 _LAST = 100  # episodes of a policy, at the end of a run
 _FREE = ("name", "seed", "ranks", "callbacks", "watchdog_s", "env_timeout_s", "transport", "restarts")
 _MOST_DIFFERENCES = 12
-_BAND, _RUN = 0.18, 0.35  # opacity
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
@@ -58,6 +56,23 @@ class ComparedPolicy(msgspec.Struct, frozen=True):
     won: Estimate | None
 
 
+class MeanCurve(msgspec.Struct, frozen=True):
+    """The mean over runs of a value at N ticks, with its 95 % interval; None where one run alone has a value."""
+
+    ticks: list[float]
+    mean: list[float]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class GroupCurves(msgspec.Struct, frozen=True):
+    """The curves of a group: of each of its runs if there are several, and their mean."""
+
+    group: int
+    runs: list[Series]
+    mean: MeanCurve
+
+
 class Group(msgspec.Struct, frozen=True):
     """Runs of the same configuration."""
 
@@ -74,6 +89,7 @@ class Comparison(msgspec.Struct, frozen=True):
     groups: list[Group]
     runs: list[ComparedRun]
     policies: list[ComparedPolicy]
+    curves: dict[str, list[GroupCurves]]  # by the title of their chart
 
 
 def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
@@ -87,17 +103,11 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
     for place, path in enumerate(known):
         if path in known[:place]:
             raise ConfigError("is named twice, and would count as two runs", source=str(paths[place]))
-    target = anchored(output)
-    check_place(target, option="--output")
-    data, figures = compared([read_run(path) for path in paths])
-    text = rendered("comparison.html", data, figures, titles=[*figures])
-    with replacing(target) as file:
-        file.write(text.encode())
-    return target
+    return write_html(output, output, lambda: rendered("comparison.html", compared([read_run(path) for path in paths])))
 
 
-def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
-    """The comparison of several runs, and its figures by their titles."""
+def compared(files: Sequence[RunFiles]) -> Comparison:
+    """The comparison of several runs."""
     # The runs of each group, by their places, in the order in which they are named.
     found: dict[str, list[int]] = {}
     for place, run in enumerate(files):
@@ -145,31 +155,22 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
     counts = [len(_numbers(run, name, of_games=False)[1]) for run in files for name in names]
     fewest = min(filter(None, counts), default=0)  # without runs that lack a policy
     edges = edges_for(max(summary.ticks for summary in summaries), numbers=fewest)
-    figures: dict[str, Figure] = {}
+    charts: dict[str, list[GroupCurves]] = {}
     for name in names:
         for title, of_games in (("return", False), ("share of points", True)):
-            traces: list[Trace] = []
-            for group, places in zip(groups, members, strict=True):
+            found_curves = []
+            for number, places in enumerate(members):
                 curves = []  # of each run the mean of each part of the ticks in which episodes have ended
                 for place in places:
                     ticks, values = _numbers(files[place], name, of_games=of_games)
-                    part_means = curve(ticks, values, matches=np.zeros(len(ticks), np.int64), edges=edges)
-                    curves.append(dict(zip(part_means.ticks, part_means.mean, strict=True)))
-                thin = {"color": faded(group.color, _RUN), "width": 1}
-                more = {"mode": "lines", "meta": {"policy": group.label}, "line": thin, "hoverinfo": "skip"}
-                for folder, one in zip(group.runs, curves, strict=True):
-                    if one and len(curves) > 1:
-                        traces.append(line(f"{group.label}, {folder}", [*one], [*one.values()], group.color, **more))
-                traces += mean_curve(group.label, curves, group.color)
-            if traces:
-                axis = (
-                    {"tickformat": ".0%", "range": [0, 1]}
-                    if of_games
-                    else {"exponentformat": "power", **scale_of_means(traces)}
-                )
-                layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
-                figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
-    return Comparison(__version__, groups, runs, policies), figures
+                    curves.append(curve(ticks, values, matches=np.zeros(len(ticks), np.int64), edges=edges))
+                mean = mean_curve([dict(zip(one.ticks, one.mean, strict=True)) for one in curves])
+                if mean.ticks:
+                    single = [Series(one.ticks, [*one.mean]) for one in curves if len(curves) > 1]
+                    found_curves.append(GroupCurves(number, single, mean))
+            if found_curves:
+                charts[f"{name}: {title}"] = found_curves
+    return Comparison(__version__, groups, runs, policies, charts)
 
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Floats]:
@@ -182,29 +183,19 @@ def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Float
     return ticks[decided], mine.shares[decided, 0] + mine.shares[decided, 1] / 2
 
 
-def scale_of_means(traces: Sequence[Trace]) -> Figure:
-    """An axis that holds all means; the intervals of few runs, which may be far wider, reach beyond it."""
-    values = [value for trace in traces if trace["line"]["width"] for value in trace["y"]]
-    room = 0.1 * (max(values) - min(values)) or 0.5
-    return {"range": [min(values) - room, max(values) + room]}
-
-
 def estimate(values: Sequence[float]) -> Estimate:
     """The mean of one number per run, and half of its 95 % interval."""
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Estimate(len(values), float(np.mean(values)), half_of_mean(len(values), deviation))
 
 
-def mean_curve(name: str, curves: Sequence[Mapping[Any, float]], color: str) -> list[Trace]:
+def mean_curve(curves: Sequence[Mapping[Any, float]]) -> MeanCurve:
     """The mean over runs of values by tick, with its interval where several have one; of some ticks of many."""
     columns: dict[float, list[float]] = {}
     for one in curves:
         for tick, value in one.items():
             columns.setdefault(tick, []).append(value)
-    points = [(tick, estimate(columns[tick])) for tick in sorted(columns)[:: max(1, -(-len(columns) // MOST_PARTS))]]
-    if not points:
-        return []
-    known = [(tick, one.mean, one.margin) for tick, one in points if one.margin is not None]
-    lows, highs = ([mean + sign * margin for _, mean, margin in known] for sign in (-1, 1))
-    around = band(name, [tick for tick, *_ in known], lows, highs, color, _BAND) if known else []
-    return [*around, line(name, [tick for tick, _ in points], [one.mean for _, one in points], color)]
+    ticks = sorted(columns)[:: max(1, -(-len(columns) // MOST_PARTS))]
+    points = [estimate(columns[tick]) for tick in ticks]
+    low, high = ([None if one.margin is None else one.mean + sign * one.margin for one in points] for sign in (-1, 1))
+    return MeanCurve(ticks, [one.mean for one in points], low, high)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from arena.league.round_text import gate_text
 from arena.records.formats import GateRecord, Round
 
 
@@ -41,6 +42,7 @@ class Gate(GateRecord, frozen=True, kw_only=True):
     """What the sequential test said when a policy was to be snapshotted."""
 
     tick: int
+    text: str  # the verdict in words
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -117,5 +119,9 @@ def lineage(rounds: Sequence[Round]) -> Lineage:
             for policy, fork in line.forks.items()
         ],
         resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
-        gates=[Gate(tick=line.start, **msgspec.structs.asdict(gate)) for line in rounds for gate in line.gates],
+        gates=[
+            Gate(tick=line.start, text=gate_text(gate.verdict), **msgspec.structs.asdict(gate))
+            for line in rounds
+            for gate in line.gates
+        ],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from arena.league.round_text import gate_text
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_text
 from arena.records.folder import RunFolder
-from arena.report.charts import Figure, activity_colors, figures, without_few
 from arena.report.colors import Colors
 from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
@@ -55,6 +54,7 @@ _OF_TOURNAMENT = ("tournament", "crosstable")
 
 MOST_REPLAYS = 3
 STATIC = Path(__file__).with_name("static")
+PROGRAMS = "charts.js", "report.js"  # templates that draw
 
 
 def write_report(
@@ -72,12 +72,20 @@ def write_report(
         ConfigError: this is not a run folder, or it is damaged; or there can be no file at `output`.
         WriteError: the file cannot be written.
     """
-    folder = RunFolder(Path(path))
-    target = folder.report if output is None else anchored(output)
-    if output is not None or folder.config.is_file():  # else `read_run` raises
-        check_place(target, option="" if output is None else "--output")
-    files = read_run(path)
-    text = page(files, replays=replays, episodes=episodes)
+    usual = RunFolder.begun(path).report
+    return write_html(usual, output, lambda: page(read_run(path), replays=replays, episodes=episodes))
+
+
+def write_html(usual: Path | str, output: Path | str | None, make: Callable[[], str]) -> Path:
+    """Writes the page that `make` makes to `output`, else to its `usual` place; returns where it is.
+
+    Raises:
+        ConfigError: there can be no file; `make` is not called.
+        WriteError: the file cannot be written.
+    """
+    target = anchored(usual if output is None else output)
+    check_place(target, option="" if output is None else "--output")
+    text = make()
     with replacing(target) as file:
         file.write(text.encode())
     return target
@@ -88,11 +96,11 @@ def page(files: RunFiles, *, replays: int = MOST_REPLAYS, episodes: Sequence[Pla
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
     values = template_values(files, data, colors)
-    return rendered("report.html", data, figures(data, colors), images=[strip.image for strip in strips], **values)
+    return rendered("report.html", data, images=[strip.image for strip in strips], **values)
 
 
 def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str, Any]:
-    """What `report.html` needs beside the numbers of the page, its figures and the pictures of replays."""
+    """What `report.html` needs beside the numbers of the page and the pictures of replays."""
     return {
         "contents": {name: title for name, title in CONTENTS.items() if data.tournament or name not in _OF_TOURNAMENT},
         "beside": "",  # path prefix of the links to folders of evaluations
@@ -100,39 +108,35 @@ def template_values(files: RunFiles, data: PageData, colors: Colors) -> dict[str
         "folder_name": shown_path(files.folder.path),
         "colors": colors.policies,
         "color": colors.__getitem__,
-        "activities": {} if data.time is None else activity_colors(data.time),
         "fault_text": fault_text,
         "gate_text": gate_text,
         "zip": zip,
     }
 
 
-def rendered(template: str, data: msgspec.Struct, figures: Mapping[str, Figure], **content: Any) -> str:
-    """The HTML of a template as one file, with numbers, figures, and the programs that draw them.
+def rendered(template: str, data: msgspec.Struct, **content: Any) -> str:
+    """The HTML of a template as one file, with its numbers, and the programs that draw them.
 
-    In the template, `page` is the data, `number(path, form)` shows a number of it, and `few` has the words that stand
-    in place of figures of few points.
+    In the template, `page` is the data, and `number(path, form)` shows a number of it.
     """
     templates = Environment(
         loader=(loader := PackageLoader("arena.report")), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    found, drawn = shown(data, figures)
+    sources = {name: Markup(loader.get_source(templates, name)[0]) for name in ("report.css", *PROGRAMS)}
     return templates.get_template(template).render(
-        found,
+        shown(data),
         shell="document.html",
         data_json=script_json(data),
-        charts_json=script_json(drawn),
         plotly=packed_plotly(),
-        style=Markup(loader.get_source(templates, "report.css")[0]),
-        program=Markup(loader.get_source(templates, "report.js")[0]),
+        style=sources["report.css"],
+        programs=[sources[name] for name in PROGRAMS],
         **content,
     )
 
 
-def shown(data: msgspec.Struct, figures: Mapping[str, Figure]) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """What a template needs to show numbers and figures, see `rendered`; and the figures that are drawn."""
-    drawn, few = without_few(figures)
-    return {"page": data, "number": partial(number_element, msgspec.to_builtins(data)), "few": few}, drawn
+def shown(data: msgspec.Struct) -> dict[str, Any]:
+    """What a template needs to show numbers, see `rendered`."""
+    return {"page": data, "number": partial(number_element, msgspec.to_builtins(data))}
 
 
 @cache

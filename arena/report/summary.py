@@ -21,6 +21,19 @@ from arena.roles.status import RunStatus, planned_ticks, run_status
 MOST_CARDS = 200  # matches of the plan that are shown
 # Work first.
 _ACTIVITIES = sorted((activity.value for activity in Activity), key=lambda name: name.startswith("waiting"))
+# What a role does for the game has a color; waiting is gray, the darker the further away the cause.
+_ACTIVITY_COLORS = {
+    "environment": "#2f9e8f",
+    "inference": "#4c78c8",
+    "learning": "#8a63c9",
+    "communication": "#e0a13a",
+    "recording": "#b8643c",
+    "starting": "#d9c7a3",
+    "waiting for actions": "#c3c9d0",
+    "waiting for the match": "#a4acb6",
+    "waiting for the group": "#848d99",
+    "waiting for news": "#dde1e6",
+}
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -82,7 +95,7 @@ class RoleTime(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True):
     """The time of all roles, twice: by what they are, and by the rank that hosts them."""
 
-    activities: list[str]
+    activities: dict[str, str]  # with their colors
     kinds: list[RoleTime]
     ranks: list[RoleTime]
 
@@ -195,8 +208,9 @@ def timing(profile: ProfileFile | None) -> Timing | None:
         kinds.setdefault(f"{role.role} {role.policy}" if role.policy else role.role, []).append(role)
         ranks.setdefault(role.rank, []).append(role)
     found = {activity for role in profile.roles for activity in role.seconds}
+    names = [*(name for name in _ACTIVITIES if name in found), *sorted(found - set(_ACTIVITIES))]
     return Timing(
-        activities=[*(name for name in _ACTIVITIES if name in found), *sorted(found - set(_ACTIVITIES))],
+        activities={name: _ACTIVITY_COLORS.get(name, "#c3c9d0") for name in names},
         kinds=[_spent(name, roles) for name, roles in kinds.items()],
         ranks=[_spent(str(rank), roles) for rank, roles in sorted(ranks.items())],
     )

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from jinja2 import FileSystemBytecodeCache
 from PIL import Image
@@ -38,7 +37,6 @@ from arena.records.lock import FAILED, RunLock
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.report import page as report_page
 from arena.report import sections
-from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.comparison import compared, estimate, write_comparison
 from arena.report.episodes import MOST_PARTS, EpisodeRows, UpdateRows, curve, edges_for
@@ -481,7 +479,6 @@ def test_what_games_measure_is_drawn(own: RunFolder) -> None:
     assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", *measured]
     assert data.results["policy_reward_mean"]["p0"].values == [1.0] * 3, "a measure of this name is another thing"
     assert data.results[measured[0]][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
-    assert figures(data, Colors(read_run(own.path).config))["results-2"]["data"][0]["y"] == [1.5, None, 2.5]
 
 
 def test_returns_and_shares_of_evaluations_have_intervals(own: RunFolder) -> None:
@@ -546,16 +543,6 @@ def test_every_section_is_in_the_contents_and_nothing_is_loaded_from_other_addre
     assert "url(" not in text
 
 
-@pytest.mark.slow
-def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
-    files = read_run(league.path)
-    found = figures(page_data(files), Colors(files.config))
-    assert {"learning-won", "meta-nash", "meta-alpha-rank", "lineage", "time-kinds", "time-ranks"} <= found.keys()
-    for figure in found.values():
-        go.Figure(figure)  # raises for one that it does not know
-        assert {trace["type"] for trace in figure["data"]} <= {"scatter", "bar"}, "what the basic bundle draws"
-
-
 def test_a_strip_has_a_limit_and_keeps_its_ends() -> None:
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (300, 300, 3), np.uint8) for _ in range(20)]
@@ -575,21 +562,6 @@ def test_a_small_strip_is_lossless() -> None:
     sheet = np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
     assert (kept, columns, sheet.shape) == (7, 3, (90, 60, 3))
     assert sheet[::30, ::20, 0].ravel().tolist() == [*range(7), 0, 0]
-
-
-def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:
-    own.episodes.write_text("".join(json.dumps({**line, "length": 1}) + "\n" for line in lines(own.episodes)))
-    own.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines(own.metrics)[:2]))
-    text = page(read_run(own.path))
-    shown = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
-    assert {"learning-returns", "meta-nash"} <= shown.keys()
-    assert not [name for name in shown if name.startswith(("lengths-0", "logged-")) and name != "lengths-0-time"]
-    for figure in shown.values():
-        assert max(len(trace["x"]) for trace in figure["data"]) >= 3
-    assert {*re.findall(r'data-chart="([^"]+)"', text)} == shown.keys()
-    updates = lines(own.metrics)
-    value = next(name for name in updates[0] if name not in ("policy", "update", "ticks", "samples", "seconds"))
-    assert f"No chart of fewer than three points: {updates[0]['policy']} {updates[0][value]:.4g} at" in text
 
 
 @pytest.mark.parametrize(
@@ -892,13 +864,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_runs_of_one_configuration_are_a_group(runs: list[Path]) -> None:
-    data, figures = compared([read_run(path) for path in runs])
+    data = compared([read_run(path) for path in runs])
     assert [len(group.runs) for group in data.groups] == [3, 1]
     assert [run.group for run in data.runs] == [0, 0, 0, 1]
     assert data.groups[0].differs
     assert {row.returns.runs for row in data.policies if row.group == 0} == {3}
     assert all(row.returns.margin is None for row in data.policies if row.group == 1)
-    assert len(figures["p2: return"]["data"][0]["x"]) > 1, "other runs lack this policy"
+    (alone,) = data.curves["p2: return"]
+    assert (alone.group, alone.runs, len(alone.mean.ticks) > 1) == (1, [], True), "other runs lack this policy"
+    three, one = data.curves["p0: return"]
+    assert len(three.runs) == 3 and None not in three.mean.low
+    assert {*one.mean.low} == {None}, "one run has no interval"
 
 
 def test_interval_over_runs_is_students() -> None:

@@ -239,9 +239,9 @@ def test_only_new_points_travel(client: httpx.Client, runs: Path) -> None:
         with folder.metrics.open("a") as file:
             file.write(json.dumps(line | {"ticks": 1999, "update": 99}) + "\n")
         change = next(events)["change"]
-    figure = change["&"]["figures"]["&"]["logged-0"]["&"]["data"]["&"]
-    assert [trace["&"]["x"]["~"][2] for trace in figure.values()] == [[1999.0]]
-    assert len(json.dumps(change["&"]["figures"])) < 0.1 * len(json.dumps(first["all"]["figures"]))
+    (series,) = change["&"]["data"]["&"]["logged"]["&"]["policy_loss"]["&"].values()
+    assert series["&"]["ticks"]["~"][2] == [1999.0]
+    assert len(json.dumps(change["&"]["data"])) < 0.1 * len(json.dumps(first["all"]["data"]))
 
 
 def test_ratings_follow_the_games(client: httpx.Client, runs: Path) -> None:
@@ -270,7 +270,7 @@ class CostlyPage(Page):
             pass
         if CostlyPage.looks > 2:
             raise ConfigError("is damaged")
-        return {"figures": {}}
+        return {"data": {}}
 
 
 def test_looks_take_a_small_share_of_a_core_also_at_damaged_files(tmp_path: Path) -> None:

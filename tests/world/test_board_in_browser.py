@@ -101,7 +101,7 @@ def test_a_run_shows_new_points_without_a_reload(browser: Browser, tmp_path: Pat
     try:
         with board(tmp_path / "runs") as served, opened(browser, served.address()) as sheet:
             sheet.page.get_by_role("link", name="one").click()
-            chart = "document.querySelector('[data-chart=logged-0]')"
+            chart = "document.querySelector('[data-chart^=logged-]')"
             sheet.wait_until(f"({chart} !== null) && ({chart}.scrollIntoView(), {chart}.data !== undefined)")
             sheet.page.evaluate(f"window.kept = {chart}; {chart}.drawn.then(() => {{}})")
             sheet.page.evaluate(f"Plotly.relayout({chart}, {{'yaxis.range': [0, 7]}}).then(() => null)")
@@ -127,7 +127,7 @@ def test_a_page_whose_folder_has_gone_says_why_it_is_not_live(browser: Browser, 
 
 
 def test_charts_are_drawn_over_samples_and_wall_time(browser: Browser, served: Served) -> None:
-    chart = "document.querySelector('[data-chart=logged-0]')"
+    chart = "document.querySelector('[data-chart^=logged-]')"
     with opened(browser, served.address("/run/run-1")) as sheet:
         sheet.wait_until(f"({chart} !== null) && ({chart}.scrollIntoView(), {chart}.data !== undefined)")
         ticks, values = sheet.page.evaluate(f"[{chart}.data[0].x, {chart}.data[0].y]")

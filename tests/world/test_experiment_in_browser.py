@@ -95,8 +95,9 @@ def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, 
 
 def test_parallel_coordinates_hold_what_varies(runs: Path) -> None:
     folder, config = ExperimentFolder(runs / "rates"), parse_experiment(DATA).config
-    rows = FollowedExperiment(folder, config).look()
-    found = parallel(page_data(folder, config, rows), labels_of(rows))
+    followed = FollowedExperiment(folder, config)
+    rows = followed.look()
+    found = parallel(page_data(folder, followed, rows), labels_of(rows))
     assert [axis["label"] for axis in found["axes"]] == ["learning_rate", "gamma", "episode_reward_mean"]
     for place, trial in enumerate(found["trials"]):
         values = [axis["values"][place] for axis in found["axes"]]

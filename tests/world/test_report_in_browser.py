@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from arena.report.numbers import MINUS, NOTHING, THIN
@@ -120,6 +121,39 @@ def test_the_charts_draw_the_numbers_of_the_page(desktop: Sheet) -> None:
     assert drawn == [[policy, curve["ticks"], curve["mean"]] for policy, curve in curves.items()]
 
 
+def test_plotly_knows_every_property_of_every_figure(desktop: Sheet) -> None:
+    found = desktop.page.evaluate("arenaCharts.figures")
+    assert {"learning-won", "meta-nash", "meta-alpha-rank", "lineage", "time-kinds", "time-ranks"} <= found.keys()
+    for figure in found.values():
+        go.Figure(figure)  # raises for one that it does not know
+        assert {trace["type"] for trace in figure["data"]} <= {"scatter", "bar"}, "what the basic bundle draws"
+
+
+def test_a_chart_of_fewer_than_three_points_is_words(browser: Browser, tmp_path: Path) -> None:
+    folder = write_league(tmp_path / "run", League(policies=3, episodes=300, rounds=3))
+    lines, (first, *_) = (
+        [*map(json.loads, path.read_text().splitlines())] for path in (folder.episodes, folder.metrics)
+    )
+    folder.episodes.write_text("".join(json.dumps({**line, "length": 1}) + "\n" for line in lines))
+    folder.metrics.write_text(json.dumps(first) + "\n")
+    with opened(browser, write_report(folder.path).as_uri()) as sheet:
+        sheet.scroll()
+        words = dict(
+            sheet.page.evaluate(
+                "[...document.querySelectorAll('.chart.none')].map((c) => [c.dataset.chart, c.textContent])"
+            )
+        )
+        assert words.keys() == {"lengths-0", "logged-policy_loss", "logged-value_loss", "logged-entropy"}
+        said = f"No chart of fewer than three points: p0 {first['entropy']:.4g} at {first['ticks']}."
+        assert words["logged-entropy"] == said
+        figures = sheet.page.evaluate("arenaCharts.figures")
+        for name in figures.keys() - words.keys():
+            assert max(len(trace["x"]) for trace in figures[name]["data"]) >= 3
+        drawn = sheet.page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map((c) => c.dataset.chart)")
+        assert {*drawn} == figures.keys() - words.keys()
+        assert sheet.complaints == []
+
+
 def test_a_phone_shows_labels_of_axes_apart_and_intervals_without_scrolling(phone: Sheet) -> None:
     for chart in ("meta-nash", "learning-returns", "time-kinds"):
         labels = f"[...document.querySelectorAll('[data-chart={chart}] .xtick text')]"
@@ -165,7 +199,7 @@ def test_a_policy_is_hidden_and_shown_in_all_charts(desktop: Sheet) -> None:
     )
     button = desktop.page.locator("#learning button[data-policy=p1]")
     button.click()
-    for chart in ("learning-returns", "logged-0", "evaluation-wins"):
+    for chart in ("learning-returns", "logged-policy_loss", "evaluation-wins"):
         assert set(desktop.page.evaluate(shown.format(chart))) == {"p0", "p2"}
     button.click()
     assert set(desktop.page.evaluate(shown.format("learning-returns"))) == {"p0", "p1", "p2"}

@@ -351,4 +351,4 @@ def test_report_shows_the_rewards_of_the_results(tmp_path: Path) -> None:
     assert of_all.ticks == [line["ticks"] for line in lines]
     assert of_all.values == [line["episode_reward_mean"] for line in lines]
     assert by_policy["blue"].values == [line["policy_reward_mean"]["blue"] for line in lines]
-    assert 'data-chart="results-1"' in write_report(run).read_text()
+    assert 'data-chart="results-policy_reward_mean"' in write_report(run).read_text()

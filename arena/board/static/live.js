@@ -1,7 +1,7 @@
 // A page that follows a folder: takes changes from the server, and draws charts over ticks, samples or wall time.
 import { listen, parsed, replace } from "./board.js";
 
-const { arenaCharts: charts } = window;
+const { arenaCharts: charts, arenaFigures } = window;
 const home = document.getElementById("sections");
 const tools = document.getElementById("tools");
 let state = {};
@@ -95,8 +95,11 @@ tools.addEventListener("submit", (event) => event.preventDefault());
 function take({ all, change }) {
   const before = state;
   state = all ?? patched(state, change);
-  Object.assign(charts.figures, state.figures);
-  for (const name of Object.keys(charts.figures)) if (!(name in state.figures)) delete charts.figures[name];
+  const drawn = { ...charts.figures };
+  if (state.data !== before.data) {
+    for (const name of Object.keys(drawn)) delete charts.figures[name];
+    Object.assign(charts.figures, arenaFigures.of(state.data));
+  }
   for (const section of home.children) {
     const html = state.sections?.[section.id] ?? "";
     if (html !== (before.sections?.[section.id] ?? "")) replace(section, parsed(html));
@@ -105,8 +108,8 @@ function take({ all, change }) {
     link.parentElement.hidden = !(link.hash.slice(1) in (state.sections ?? {}));
   }
   const clocks = JSON.stringify(state.clocks) !== JSON.stringify(before.clocks) && (tools.clock?.value ?? "ticks") !== "ticks";
-  for (const [name, figure] of Object.entries(state.figures ?? {})) {
-    if (figure !== before.figures?.[name] || clocks) charts.redraw(name);
+  for (const [name, figure] of Object.entries(charts.figures)) {
+    if (clocks || (figure !== drawn[name] && JSON.stringify(figure) !== JSON.stringify(drawn[name]))) charts.redraw(name);
   }
   const share = state.share ?? 1;
   const bar = document.getElementById("reading");

@@ -1,7 +1,7 @@
 "use strict";
 // Draws the charts that are in sight first, and shows and hides policies.
 (() => {
-  const figures = JSON.parse(document.getElementById("charts").textContent);
+  const figures = arenaFigures.of(JSON.parse(document.getElementById("data").textContent));
   // For programs that change figures or parts of the page. `view` makes of a figure what is drawn.
   const charts = (window.arenaCharts = { figures, view: (name, figure) => figure, wire, redraw });
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -55,12 +55,20 @@
   }
   function draw(place) {
     seen.unobserve(place);
-    if (!place.drawn) place.drawn = Plotly.newPlot(...drawing(place));
+    if (!place.drawn) put(place);
   }
   function redraw(name) {
     for (const place of places()) {
-      if (place.drawn && (place.dataset.chart === name || !name)) Plotly.react(...drawing(place));
+      if (place.drawn && (place.dataset.chart === name || !name)) put(place);
     }
+  }
+  // Draws a chart, or says why there is none.
+  function put(place) {
+    const words = arenaFigures.few(figures[place.dataset.chart]);
+    if (place.classList.contains("none") !== Boolean(words)) place.data ? Plotly.purge(place) : place.replaceChildren();
+    place.classList.toggle("none", words);
+    if (words) place.textContent = words;
+    place.drawn = words ? Promise.resolve() : Plotly.react(...drawing(place));
   }
 
   const seen = new IntersectionObserver(
@@ -107,7 +115,7 @@
     for (const button of document.querySelectorAll("button[data-policy]")) {
       if (button.dataset.policy === policy) button.setAttribute("aria-pressed", String(!hidden.has(policy)));
     }
-    for (const place of places().filter((found) => found.drawn)) {
+    for (const place of places().filter((found) => found.data)) {
       Plotly.restyle(place, { visible: place.data.map(visible) });
     }
   }
