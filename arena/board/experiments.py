@@ -15,31 +15,13 @@ from starlette.routing import Route
 from arena.board import live
 from arena.board.board import board_of, folder_of, posted
 from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind
-from arena.experiment.page import CONTENTS, ExperimentPage, parts
-from arena.experiment.scheduler import State
+from arena.experiment.page import CONTENTS, parts
 from arena.experiment.tables import FollowedExperiment
 from arena.records.atomic import replacing
-from arena.report.page import script_json, shown
+from arena.report.page import shown
 
 _PLACE = [*CONTENTS].index("trials")
 _DRAWN = ("combinations", "curves", "metric", "trials", "varied")  # what charts are drawn of
-
-
-def parallel(page: ExperimentPage, labels: dict[str, str]) -> dict[str, Any]:
-    """What varies against the result, an axis each and a line for each trial that has one; the last is the result."""
-    names = {trial: each.name for each in page.combinations for trial in each.trials}
-    rows = [row for row in page.trials if row.value is not None and row.wanted and row.state != State.ERROR.value]
-    axes: list[tuple[str, list[Any]]] = (
-        [("variant", [row.variant for row in rows])] if any(row.variant for row in rows) else []
-    )
-    axes += [(label, [row.params.get(path) for row in rows]) for path, label in labels.items()]
-    axes.append((page.metric.name, [row.value for row in rows]))
-    return {
-        "axes": [{"label": label, "values": values} for label, values in axes],
-        "trials": [row.number for row in rows],
-        "names": [names.get(row.number, "") for row in rows],  # of their combinations
-        "better": page.metric.mode,
-    }
 
 
 class LiveExperiment(live.Page):
@@ -69,7 +51,6 @@ class LiveExperiment(live.Page):
             "runs": f"/run/{path}/trials/",
             "asks": f"/experiment-trial/{path}" if going else "",
             "asked": requests,
-            "parallel_json": script_json(parallel(data, context["labels"])),
         }
         sections = self.sections("experiments.html", **shown(data), **context)
         self._seen = seen

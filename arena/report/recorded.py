@@ -13,7 +13,7 @@ import numpy as np
 from arena.errors import ConfigError
 from arena.records.figures import in_parts, results_of
 from arena.records.folder import MANIFEST, RunFolder, match_path
-from arena.records.journal import JournalReader, file_stamp
+from arena.records.journal import FollowedJournal, JournalReader, file_stamp
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Total
 from arena.report.episodes import OUTCOMES, EpisodeTable, Ints
@@ -93,10 +93,10 @@ class SideReader:
 
     def __init__(self, folder: RunFolder) -> None:
         self._home = folder.path / "evaluations"
-        self._known: dict[tuple[Path, Any], SideFolder] = {}  # by journal and its version
+        self._known: dict[tuple[Path, Any], _FollowedGames] = {}  # by journal and the version of its configuration
 
     def look(self) -> SideGames:
-        """What there is now; journals that have changed are read again."""
+        """What there is now; of journals that are known only what is new is read."""
         found: dict[Path, Any] = {}
         for path in self._home.glob("*/episodes.jsonl"):
             if is_shown(path.parent.name) and not path.parent.name.startswith("tick-") and (stamp := file_stamp(path)):
@@ -104,34 +104,41 @@ class SideReader:
         newest = sorted(found, key=lambda path: -found[path][1])[:_MOST_SIDES]
         known, self._known = self._known, {}
         for path in newest:
-            key = path, found[path]
-            one = known.get(key) or _side_folder(path)
+            key = path, file_stamp(RunFolder(path.parent).config)
+            games = known.get(key)
             if path.exists():  # else it has vanished meanwhile
-                self._known[key] = one
-        return SideGames([*self._known.values()], len(found) - len(newest))
+                self._known[key] = _FollowedGames(path) if games is None or games.journal.was_cut else games
+        return SideGames([games.look() for games in self._known.values()], len(found) - len(newest))
 
 
-def _side_folder(path: Path) -> SideFolder:
-    """A folder by its journal of episodes."""
-    journal, totals, result = JournalReader(path), dict[str, tuple[Total, Total]](), ""
-    try:
-        for lines, _ in journal.batches(EpisodeRecord):
-            result = result or result_text(lines[0])
-            for part in in_parts(lines):
-                for policy, found in results_of(part).items():
-                    returns, won = totals.setdefault(policy, (Total(), Total()))
-                    returns.add([value for value in found.returns if not math.isnan(value)])
-                    won.add(found.won)
-        if journal.count != 1:
-            result = ", ".join(
-                f"{name} {NOTHING if returns.mean is None else decimal(returns.mean)}"
-                if won.mean is None
-                else f"{name} won {percent(won.mean)}"
-                for name, (returns, won) in totals.items()
-            )
-    except (ConfigError, OSError) as error:
-        result = f"damaged: {error}"
-    return SideFolder(path.parent.name, journal.count, result, (path.parent / "replays").is_dir())
+class _FollowedGames:
+    """A folder beside a run, by its journal of episodes."""
+
+    def __init__(self, path: Path) -> None:
+        self.journal, self._count, self._first = FollowedJournal(path), 0, ""
+        self._totals: dict[str, tuple[Total, Total]] = {}  # by policy: returns, and shares of games won
+
+    def look(self) -> SideFolder:
+        try:
+            for lines, _ in self.journal.fresh(lambda journal: journal.batches(EpisodeRecord)):
+                self._count, self._first = self._count + len(lines), self._first or result_text(lines[0])
+                for part in in_parts(lines):
+                    for policy, found in results_of(part).items():
+                        returns, won = self._totals.setdefault(policy, (Total(), Total()))
+                        returns.add([value for value in found.returns if not math.isnan(value)])
+                        won.add(found.won)
+            result = self._first
+            if self._count != 1:
+                result = ", ".join(
+                    f"{name} {NOTHING if returns.mean is None else decimal(returns.mean)}"
+                    if won.mean is None
+                    else f"{name} won {percent(won.mean)}"
+                    for name, (returns, won) in self._totals.items()
+                )
+        except (ConfigError, OSError) as error:
+            result = f"damaged: {error}"
+        folder = self.journal.path.parent
+        return SideFolder(folder.name, self._count, result, (folder / "replays").is_dir())
 
 
 def is_shown(name: str) -> bool:

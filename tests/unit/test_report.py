@@ -431,18 +431,22 @@ def test_games_beside_the_run_are_read_from_its_folder(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_games_beside_the_run_are_read_once_and_the_newest_are_shown(
-    own: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_games_beside_the_run_are_read_once_and_the_newest_are_shown(own: RunFolder) -> None:
     long = write_league(own.path / "evaluations" / "long", League(policies=2, episodes=20, rounds=1)).episodes
     reader = RunReader(own.path)
     (before,) = reader.look().side_games.shown
-    with monkeypatch.context() as patch:
-        patch.setattr("arena.report.recorded._side_folder", None)
-        assert reader.look().side_games.shown == [before], "a journal that is as it was is not read again"
+    first, *rest = long.read_text().splitlines(keepends=True)
+    with long.open("r+") as file:  # no line that was read is read again
+        file.write("x" * (len(first) - 1))
+    assert reader.look().side_games.shown == [before]
     with long.open("a") as file:
-        file.write(long.read_text().splitlines()[0] + "\n")
+        file.write(first)
     assert reader.look().side_games.shown[0].episodes == before.episodes + 1
+    long.write_text(first)
+    assert reader.look().side_games.shown[0].episodes == 1, "a shorter journal is another one"
+    long.write_text("".join([first, *rest]))
+    (long.parent / "config.yaml").write_text((long.parent / "config.yaml").read_text())  # as another evaluation
+    assert reader.look().side_games.shown == [before]
     for number in range(60):
         (own.path / "evaluations" / f"human-{number:04d}").mkdir()
         (own.path / "evaluations" / f"human-{number:04d}" / "episodes.jsonl").touch()

@@ -12,12 +12,8 @@ import pytest
 import requests
 from playwright.sync_api import expect
 
-from arena.board.experiments import parallel
-from arena.experiment.config import parse_experiment
 from arena.experiment.folder import ExperimentFolder, StateLine, now, write_state
-from arena.experiment.page import page_data
 from arena.experiment.scheduler import State
-from arena.experiment.tables import FollowedExperiment, labels_of
 from boards import Served, board
 from browser import DESK, PHONE, Browser, Scheme, Sheet, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment
@@ -93,15 +89,23 @@ def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, 
         assert sheet.complaints == []
 
 
-def test_parallel_coordinates_hold_what_varies(runs: Path) -> None:
-    folder, config = ExperimentFolder(runs / "rates"), parse_experiment(DATA).config
-    followed = FollowedExperiment(folder, config)
-    rows = followed.look()
-    found = parallel(page_data(folder, followed, rows), labels_of(rows))
-    assert [axis["label"] for axis in found["axes"]] == ["learning_rate", "gamma", "episode_reward_mean"]
-    for place, trial in enumerate(found["trials"]):
-        values = [axis["values"][place] for axis in found["axes"]]
-        assert values == [10.0 ** (trial // 4 - 4), (0.9, 0.99)[trial // 2 % 2], reach(trial, 5)]
+def test_parallel_coordinates_hold_what_varies(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address("/experiment/rates")) as sheet:
+        expect(sheet.page.locator("svg.parallel polyline")).to_have_count(11)
+        labels = sheet.page.locator("svg.parallel text.title > title").all_text_contents()
+        assert labels == ["learning_rate", "gamma", "episode_reward_mean"]
+        heights_of = "line.getAttribute('points').split(' ').map((point) => point.split(',')[1] * -1)"
+        lines = "[...document.querySelectorAll('svg.parallel polyline')]"
+        found = sheet.page.evaluate(f"{lines}.map((line) => [line.textContent, {heights_of}])")
+        levels = {0: 0.0, 1: 0.5, 2: 1.0}  # of the rates, which are logarithmic
+        ends = [[level(heights) for _, heights in found] for level in (min, max)]
+        low, high = min(ends[0]), max(ends[1])
+        values = [reach(trial, 5) for trial in range(11)]
+        for trial, (words, heights) in enumerate(found):
+            assert words.startswith(f"trial {trial}, ") and words.endswith(f": {float(f'{values[trial]:.4g}'):g}")
+            shares = [(height - low) / (high - low) for height in heights]
+            result = (values[trial] - min(values)) / (max(values) - min(values))
+            assert shares == pytest.approx([levels[trial // 4], trial // 2 % 2, result], abs=1e-6)
 
 
 def test_page_grows_in_place_and_keeps_what_was_chosen(browser: Browser, runs: Path, tmp_path: Path) -> None:

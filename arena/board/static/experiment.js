@@ -35,8 +35,19 @@ function scaled({ label, values }) {
 }
 const worded = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
+// What varies against the result, an axis each and a line for each trial that has one; the last is the result.
+function parallel({ combinations, metric, trials, varied }) {
+  const names = new Map(combinations.flatMap((one) => one.trials.map((trial) => [trial, one.name])));
+  const rows = trials.filter((row) => row.value !== null && row.wanted && row.state !== "error");
+  const axis = (label, value) => ({ label, values: rows.map(value) });
+  const axes = Object.entries(varied).map(([path, { label }]) => axis(label, (row) => row.params[path] ?? null));
+  if (rows.some((row) => row.variant)) axes.unshift(axis("variant", (row) => row.variant));
+  axes.push(axis(metric.name, (row) => row.value));
+  return { axes, trials: rows.map((row) => row.number), names: rows.map((row) => names.get(row.number) ?? ""), better: metric.mode };
+}
+
 function draw(svg) {
-  const data = JSON.parse(document.getElementById("parallel-data").textContent);
+  const data = parallel(window.arenaCharts.data);
   const axes = data.axes.map(scaled);
   const width = Math.max(svg.parentElement.clientWidth - 4, 2 * SIDE + SPACE * (axes.length - 1));
   const step = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;

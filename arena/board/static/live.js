@@ -97,6 +97,7 @@ function take({ all, change }) {
   state = all ?? patched(state, change);
   const drawn = { ...charts.figures };
   if (state.data !== before.data) {
+    charts.data = state.data;
     for (const name of Object.keys(drawn)) delete charts.figures[name];
     Object.assign(charts.figures, arenaFigures.of(state.data));
   }
