@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -25,7 +25,7 @@ from arena.board.games import Games
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.folder import is_experiment
-from arena.report.page import script_json
+from arena.report.page import environment
 from arena.report.read_run import RunReader
 
 _LONGEST = 100_000  # bytes of a form
@@ -92,8 +92,7 @@ class Board:
     @cached_property
     def templates(self) -> Environment:
         """Those of this package and of the report."""
-        loader = ChoiceLoader([PackageLoader("arena.board"), PackageLoader("arena.report")])
-        return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+        return environment(ChoiceLoader([PackageLoader("arena.board"), PackageLoader("arena.report")]))
 
     def folder(self, path: str) -> Path:
         """The folder of a path in an address.
@@ -116,7 +115,7 @@ class Board:
         return "/".join(folder.relative_to(self.root).parts) or self.root.name
 
     def page(self, template: str, *, folder: Path | None = None, status: int = 200, **content: Any) -> Response:
-        """The page of a template that extends `base.html`; `folder`: whose pages its line at the top names."""
+        """The page of a template; `folder`: whose pages its line at the top names; `data`: of its charts."""
         return HTMLResponse(self.html(template, folder=folder, **content), status)
 
     def html(self, template: str, *, folder: Path | None = None, **content: Any) -> str:
@@ -127,13 +126,10 @@ class Board:
             "path": None if folder is None else self.path(folder),
             "kind": "" if folder is None else kind_of(folder),
             "root": self.root,
+            "shell": content.get("shell", "base.html"),
         }
         text = self.templates.get_template(template).render(content)
         return text.replace(' style="', ' data-css="')  # no text has it: templates escape quotes
-
-    def report(self, template: str, data: Any, **content: Any) -> Response:
-        """The page of a template of the report, which draws this data."""
-        return self.page(template, shell="base.html", layout="", data_json=script_json(data), **content)
 
     def stream(self, events: AsyncIterator[bytes], *, kind: str = "text/event-stream") -> Response:
         """Server-sent events, or messages of another kind, until the page is closed or the server ends."""

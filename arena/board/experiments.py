@@ -18,10 +18,11 @@ from arena.experiment.folder import REQUEST_KINDS, ExperimentFolder, RequestKind
 from arena.experiment.page import CONTENTS, parts
 from arena.experiment.tables import FollowedExperiment
 from arena.records.atomic import replacing
+from arena.records.journal import file_stamp
 from arena.report.page import shown
 
 _PLACE = [*CONTENTS].index("trials")
-_DRAWN = ("combinations", "curves", "metric", "trials", "varied")  # what charts are drawn of
+_DRAWN = ("combinations", "curves", "metric", "trials", "labels", "logarithmic")  # what charts are drawn of
 
 
 class LiveExperiment(live.Page):
@@ -31,17 +32,13 @@ class LiveExperiment(live.Page):
 
     def begin(self) -> None:
         self._folder = ExperimentFolder.existing(self.folder)
-        self._written, self._trials = self._read()
         self._seen: Any = None
-
-    def _read(self) -> tuple[int, FollowedExperiment]:
-        written = self._folder.config.stat().st_mtime_ns
-        return written, FollowedExperiment(self._folder, self._folder.read_config())
+        self._written: Any = None
 
     def look(self) -> live.State:
         folder, path = self._folder, self.board.path(self.folder)
-        if self._written != folder.config.stat().st_mtime_ns:  # it was resumed with another configuration
-            self._written, self._trials = self._read()
+        if self._written != (written := file_stamp(folder.config)):  # at first, or resumed with another configuration
+            self._written, self._trials = written, FollowedExperiment(folder, folder.read_config())
         rows, going, requests = self._trials.look(), folder.is_going_on, dict(folder.requested())
         if self._seen == (seen := (self._written, rows, going, requests)):
             return {}

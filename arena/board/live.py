@@ -139,8 +139,8 @@ def routes(title: str, make: type[Page]) -> list[BaseRoute]:
 
     def page(request: Request) -> Response:
         board, folder = board_of(request), folder_of(request)
-        content = {"here": title, "contents": make.contents, "events": address + board.path(folder)}
-        return board.report("live.html", {}, folder=folder, **content)
+        content: State = {"here": title, "contents": make.contents, "events": address + board.path(folder)}
+        return board.page("live.html", folder=folder, data={}, **content)
 
     async def events(request: Request) -> Response:
         board = board_of(request)

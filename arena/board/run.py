@@ -43,38 +43,35 @@ class RunPage(Page):
         with self.board.reader(self.folder) as reader:
             files = reader.look(most=_PART)
             self.share = reader.share if self._page_at else min(reader.share, _NOT_RATED)
-            return self._page_of(files)
-
-    def _page_of(self, files: RunFiles) -> State:
-        self.aside, began = 0.0, time.thread_time()
-        sizes = files.journals.sizes
-        documents = files.terms, files.profile, files.exploitability
-        stamp: Any = sizes, files.journals.going, files.boundary, documents, files.side_games
-        games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
-        rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
-        if self.share < 1 and began < self._page_at:
-            return {"share": round(self.share, 2)}
-        if self.share == 1 and stamp == self._seen and not rates:
-            return {}
-        self._seen = stamp if self.share == 1 else None
-        if rates:
-            self._ratings, is_first, self._rated = rated(files), self._rated is None, games
-            self.aside = time.thread_time() - began
-            self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
-        data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
-        values = template_values(files, data, colors) | {"contents": RunPage.contents}
-        values["beside"] = f"{self.board.path(self.folder)}/evaluations/"
-        sections = self.sections("report.html", **shown(data), **values)
-        if self._rated is None:  # nothing is rated before all is read
-            sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
-            sections["standings"] = _RATING
-        self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
-        drawn = {name: getattr(data, name) for name in _DRAWN}
-        if data.standings is not None:
-            drawn["standings"] = {"curves": data.standings.curves, "meta": data.standings.meta}
-        drawn["lineage"] = {name: getattr(data.lineage, name) for name in ("snapshots", "forks", "resets", "gates")}
-        drawn = msgspec.to_builtins(drawn)
-        return {"sections": sections, "data": drawn, "clocks": _clocks(files), "share": self.share}
+            self.aside, began = 0.0, time.thread_time()
+            sizes = files.journals.sizes
+            documents = files.terms, files.profile, files.exploitability
+            stamp: Any = sizes, files.journals.going, files.boundary, documents, files.side_games
+            games = stamp if files.terms is None else (files.rated_until, sizes.get(files.folder.human_games))
+            rates = self.share == 1 and games != self._rated and time.monotonic() >= self._rate_at
+            if self.share < 1 and began < self._page_at:
+                return {"share": round(self.share, 2)}
+            if self.share == 1 and stamp == self._seen and not rates:
+                return {}
+            self._seen = stamp if self.share == 1 else None
+            if rates:
+                self._ratings, is_first, self._rated = rated(files), self._rated is None, games
+                self.aside = time.thread_time() - began
+                self._rate_at = time.monotonic() + (0.0 if is_first else self.aside / SHARE)
+            data, colors = page_data(files, None, ratings=self._ratings), Colors(files.config)
+            values = template_values(files, data, colors) | {"contents": RunPage.contents}
+            values["beside"] = f"{self.board.path(self.folder)}/evaluations/"
+            sections = self.sections("report.html", **shown(data), **values)
+            if self._rated is None:  # nothing is rated before all is read
+                sections = {name: html for name, html in sections.items() if name not in _OF_RATINGS}
+                sections["standings"] = _RATING
+            self._page_at = time.thread_time() + _READING * (time.thread_time() - began)
+            drawn = {name: getattr(data, name) for name in _DRAWN}
+            if data.standings is not None:
+                drawn["standings"] = {"curves": data.standings.curves, "meta": data.standings.meta}
+            drawn["lineage"] = {name: getattr(data.lineage, name) for name in ("snapshots", "forks", "resets", "gates")}
+            drawn = msgspec.to_builtins(drawn)
+            return {"sections": sections, "data": drawn, "clocks": _clocks(files), "share": self.share}
 
 
 def _clocks(files: RunFiles) -> dict[str, dict[str, list[float]]]:

@@ -27,7 +27,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import has_failed, is_left, is_locked
 from arena.report.comparison import compared
-from arena.report.page import script_json, shown
+from arena.report.page import shown
 from arena.report.read_run import RewardLine, read_run
 from arena.report.recorded import is_shown
 
@@ -151,7 +151,7 @@ def _found(board: Board) -> dict[str, Any]:
 
 def _page(request: Request) -> Response:
     board = board_of(request)
-    page = board.page("runs.html", found=script_json(_found(board)))
+    page = board.page("runs.html", found=_found(board))
     page.background = BackgroundTask(prepare, board)  # while a person reads the list
     return page
 
@@ -178,7 +178,7 @@ def _compare(request: Request) -> Response:
     if not 1 < len(set(paths)) == len(paths) <= _MOST_COMPARED:
         raise ConfigError(f"choose from 2 to {_MOST_COMPARED} runs to compare")
     data = compared([read_run(board.folder(path)) for path in paths])
-    return board.report("comparison.html", data, **shown(data))
+    return board.page("comparison.html", data=data, **shown(data))
 
 
 routes = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from urllib.parse import quote
 
 from arena.cli.arguments import non_negative_int, port
@@ -14,7 +15,6 @@ from arena.records.folder import RunFolder
 from arena.report.page import write_report
 from arena.terminal.output import say
 
-_PLACES, _DIGITS = 4, 12
 _COMPARISON = "comparison.html"
 
 
@@ -57,10 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _place(text: str) -> tuple[int, int, int, int]:
-    parts = text.split("/")
-    if len(parts) != _PLACES or not all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts):
+    if not re.fullmatch(r"(\d{1,12}/){3}\d{1,12}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"found {text!r}; expected round/match/lane/episode, as 0/1/0/12")
-    number, match, lane, episode = map(int, parts)
+    number, match, lane, episode = map(int, text.split("/"))
     return number, match, lane, episode
 
 

@@ -23,7 +23,8 @@ from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
 from arena.experiment.variation import short_text
 from arena.report.colors import palette
-from arena.report.comparison import MeanCurve, mean_curve
+from arena.report.comparison import mean_curve
+from arena.report.episodes import Curve
 from arena.report.page import rendered, write_html
 
 CONTENTS = {
@@ -36,7 +37,6 @@ CONTENTS = {
 }
 _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
 _PLAIN = "#7a8594"
-_LOGARITHMIC = {"loguniform", "logintegers"}
 
 
 class RankedCombination(Combination, frozen=True, kw_only=True):
@@ -50,13 +50,6 @@ class RankedCombination(Combination, frozen=True, kw_only=True):
     errors: int
 
 
-class Varied(msgspec.Struct, frozen=True):
-    """A key that varies: its short name, and whether its values are drawn on a logarithmic scale."""
-
-    label: str
-    logarithmic: bool
-
-
 class ExperimentPage(msgspec.Struct, frozen=True):
     """Every number of the page.
 
@@ -67,7 +60,8 @@ class ExperimentPage(msgspec.Struct, frozen=True):
         span: the ends of all intervals.
         seeds: the most trials of a combination.
         curves: of the first combinations, over ticks.
-        varied: what varies, by key path.
+        labels: the short names of what varies, by key path.
+        logarithmic: which of them are drawn on a logarithmic scale.
     """
 
     arena: str
@@ -86,8 +80,9 @@ class ExperimentPage(msgspec.Struct, frozen=True):
     attempts: int
     ticks: int
     seconds: float
-    curves: list[MeanCurve]
-    varied: dict[str, Varied]
+    curves: list[Curve]
+    labels: dict[str, str]
+    logarithmic: list[str]
 
 
 def write_page(path: Path | str, output: Path | str | None = None) -> Path:
@@ -116,9 +111,7 @@ def parts(
     return data, {
         "contents": CONTENTS,
         "indexed": [*enumerate(data.trials)],
-        "labels": {path: one.label for path, one in data.varied.items()},
         "short_text": short_text,
-        "most_curves": _MOST_CURVES,
         "config_text": folder.config.read_text(),
         "runs": "trials/",  # the address of the folders of trials
         "asks": "",  # the address that takes requests to stop or prune a trial; empty: there is none
@@ -129,6 +122,7 @@ def page_data(folder: ExperimentFolder, followed: FollowedExperiment, rows: Sequ
     """The numbers of the page."""
     config, results = followed.config, followed.results
     ranking, names = rank(rows, config.metric), labels_of(rows)
+    forms = {path: form for path, form in config.set.items() if isinstance(form, dict)}
     counts = Counter(row.state for row in rows)
     states = {row.number: row.state for row in rows}
     colors = palette(min(_MOST_CURVES, len(ranking.combinations)))
@@ -170,8 +164,6 @@ def page_data(folder: ExperimentFolder, followed: FollowedExperiment, rows: Sequ
             mean_curve([dict(zip(results[trial].at, results[trial].values, strict=True)) for trial in each.trials])
             for each in combinations[:_MOST_CURVES]
         ],
-        varied={
-            path: Varied(label, isinstance(form := config.set.get(path), dict) and bool(form.keys() & _LOGARITHMIC))
-            for path, label in names.items()
-        },
+        labels=names,
+        logarithmic=[path for path, form in forms.items() if form.keys() & {"loguniform", "logintegers"}],
     )

@@ -20,7 +20,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
 from arena.report.colors import SPARE
-from arena.report.episodes import MOST_PARTS, Floats, Ints, curve, edges_for
+from arena.report.episodes import MOST_PARTS, Curve, Floats, Ints, curve, edges_for
 from arena.report.learning import Series
 from arena.report.page import rendered, write_html
 from arena.report.read_run import RunFiles, read_run
@@ -56,21 +56,12 @@ class ComparedPolicy(msgspec.Struct, frozen=True):
     won: Estimate | None
 
 
-class MeanCurve(msgspec.Struct, frozen=True):
-    """The mean over runs of a value at N ticks, with its 95 % interval; None where one run alone has a value."""
-
-    ticks: list[float]
-    mean: list[float]
-    low: list[float | None]
-    high: list[float | None]
-
-
 class GroupCurves(msgspec.Struct, frozen=True):
-    """The curves of a group: of each of its runs if there are several, and their mean."""
+    """The curves of a group: of each of its runs if there are several, and their mean as of `mean_curve`."""
 
     group: int
     runs: list[Series]
-    mean: MeanCurve
+    mean: Curve
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -189,13 +180,16 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(len(values), float(np.mean(values)), half_of_mean(len(values), deviation))
 
 
-def mean_curve(curves: Sequence[Mapping[Any, float]]) -> MeanCurve:
-    """The mean over runs of values by tick, with its interval where several have one; of some ticks of many."""
+def mean_curve(curves: Sequence[Mapping[Any, float]]) -> Curve:
+    """The mean over runs of values by tick, at some ticks of many; low and high are the ends of its 95 % interval.
+
+    `count` is of runs: a single one has no interval.
+    """
     columns: dict[float, list[float]] = {}
     for one in curves:
         for tick, value in one.items():
             columns.setdefault(tick, []).append(value)
     ticks = sorted(columns)[:: max(1, -(-len(columns) // MOST_PARTS))]
     points = [estimate(columns[tick]) for tick in ticks]
-    low, high = ([None if one.margin is None else one.mean + sign * one.margin for one in points] for sign in (-1, 1))
-    return MeanCurve(ticks, [one.mean for one in points], low, high)
+    mean, low, high = ([one.mean + sign * (one.margin or 0.0) for one in points] for sign in (0, -1, 1))
+    return Curve(ticks, mean, low, high, [one.runs for one in points])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from arena.diagnostics.start_folder import anchored
@@ -119,19 +119,24 @@ def rendered(template: str, data: msgspec.Struct, **content: Any) -> str:
 
     In the template, `page` is the data, and `number(path, form)` shows a number of it.
     """
-    templates = Environment(
-        loader=(loader := PackageLoader("arena.report")), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    templates = environment(loader := PackageLoader("arena.report"))
     sources = {name: Markup(loader.get_source(templates, name)[0]) for name in ("report.css", *PROGRAMS)}
     return templates.get_template(template).render(
         shown(data),
         shell="document.html",
-        data_json=script_json(data),
+        data=data,
         plotly=packed_plotly(),
         style=sources["report.css"],
         programs=[sources[name] for name in PROGRAMS],
         **content,
     )
+
+
+def environment(loader: BaseLoader) -> Environment:
+    """The environment of templates; its filter `json` makes what can stand inside of a script element."""
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made.filters["json"] = script_json
+    return made
 
 
 def shown(data: msgspec.Struct) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from arena.config.members import players
-from arena.diagnostics.profile import Activity
 from arena.league.rounds_file import ticks_before
 from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
@@ -19,21 +18,19 @@ from arena.report.read_run import RunFiles
 from arena.roles.status import RunStatus, planned_ticks, run_status
 
 MOST_CARDS = 200  # matches of the plan that are shown
-# Work first.
-_ACTIVITIES = sorted((activity.value for activity in Activity), key=lambda name: name.startswith("waiting"))
-# What a role does for the game has a color; waiting is gray, the darker the further away the cause.
-_ACTIVITY_COLORS = {
+_ACTIVITIES = {
+    "starting": "#d9c7a3",
+    "communication": "#e0a13a",
     "environment": "#2f9e8f",
     "inference": "#4c78c8",
     "learning": "#8a63c9",
-    "communication": "#e0a13a",
     "recording": "#b8643c",
-    "starting": "#d9c7a3",
     "waiting for actions": "#c3c9d0",
     "waiting for the match": "#a4acb6",
     "waiting for the group": "#848d99",
     "waiting for news": "#dde1e6",
 }
+"""Work has a color; waiting is gray, the darker the further away the cause."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -208,9 +205,9 @@ def timing(profile: ProfileFile | None) -> Timing | None:
         kinds.setdefault(f"{role.role} {role.policy}" if role.policy else role.role, []).append(role)
         ranks.setdefault(role.rank, []).append(role)
     found = {activity for role in profile.roles for activity in role.seconds}
-    names = [*(name for name in _ACTIVITIES if name in found), *sorted(found - set(_ACTIVITIES))]
     return Timing(
-        activities={name: _ACTIVITY_COLORS.get(name, "#c3c9d0") for name in names},
+        activities={name: color for name, color in _ACTIVITIES.items() if name in found}
+        | dict.fromkeys(sorted(found - _ACTIVITIES.keys()), "#c3c9d0"),
         kinds=[_spent(name, roles) for name, roles in kinds.items()],
         ranks=[_spent(str(rank), roles) for rank, roles in sorted(ranks.items())],
     )

@@ -36,11 +36,11 @@ function scaled({ label, values }) {
 const worded = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 // What varies against the result, an axis each and a line for each trial that has one; the last is the result.
-function parallel({ combinations, metric, trials, varied }) {
+function parallel({ combinations, metric, trials, labels }) {
   const names = new Map(combinations.flatMap((one) => one.trials.map((trial) => [trial, one.name])));
   const rows = trials.filter((row) => row.value !== null && row.wanted && row.state !== "error");
   const axis = (label, value) => ({ label, values: rows.map(value) });
-  const axes = Object.entries(varied).map(([path, { label }]) => axis(label, (row) => row.params[path] ?? null));
+  const axes = Object.entries(labels).map(([path, label]) => axis(label, (row) => row.params[path] ?? null));
   if (rows.some((row) => row.variant)) axes.unshift(axis("variant", (row) => row.variant));
   axes.push(axis(metric.name, (row) => row.value));
   return { axes, trials: rows.map((row) => row.number), names: rows.map((row) => names.get(row.number) ?? ""), better: metric.mode };

@@ -86,7 +86,10 @@ class WatchedEpisode:
             event, game = next(self._events)
             if self._interface is None:
                 self._introduce(game)
-            fields = self._tick(event, game)
+            did, count = self._course.take(event, game), len(self._match.manifest.entities)
+            self._returns = np.zeros(count) if event.step is None else self._returns + event.step.rewards[0]
+            earned = zip(did or [{}] * count, self._returns.tolist(), strict=True)
+            fields = [{**one, "return": total} for one, total in earned]
             if asks:
                 self._advise(fields, event, game, shown=self._next >= begin)
             if self._next >= begin:
@@ -107,14 +110,6 @@ class WatchedEpisode:
         of_episode = {"env": manifest.env, "place": place, "ticks": episode.length, "end": episode.end}
         of_episode["per_second"] = self._per_second
         game_pipe().say({"kind": "episode", **of_episode, "entities": players})
-
-    def _tick(self, event: Event, game: BatchedEnv) -> list[dict[str, Any]]:
-        """Per entity what has happened at a tick."""
-        found, count = self._course.take(event, game), len(game.interface.entities)
-        self._returns = np.zeros(count) if event.step is None else self._returns + event.step.rewards[0]
-        return [
-            {**did, "return": earned} for did, earned in zip(found or [{}] * count, self._returns.tolist(), strict=True)
-        ]
 
     def _show(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv) -> None:
         interface, frame = game.interface, event.frame

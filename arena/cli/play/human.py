@@ -131,13 +131,12 @@ class Human:
             while env.agents:
                 actions = {}
                 for agent in env.agents:
-                    if fields_of(infos[agent]).active is not False:
-                        turn = self._turn(
-                            agent, tick, rewards[agent], returns[agent], observations[agent], infos[agent]
-                        )
-                        actions[agent] = joined(env.action_space(agent), turn.decisions, console.choices(turn))
-                    else:
-                        actions[agent] = no_op(self.env.action_space(agent))
+                    space = env.action_space(agent)
+                    if fields_of(infos[agent]).active is False:
+                        actions[agent] = no_op(space)
+                        continue
+                    turn = self._turn(agent, tick, rewards[agent], returns[agent], observations[agent], infos[agent])
+                    actions[agent] = joined(space, turn.decisions, console.choices(turn))
                 observations, rewards, terminated, truncated, infos = env.step(actions)
                 tick += 1
                 console.see(tick, infos)
@@ -158,17 +157,8 @@ class Human:
             except Exception as error:  # of an algorithm; the match needs no opinion
                 self._notices.append(failure_text(advisors.pop(name).name, error))
         advice, notices, self._notices = found.pop("", None), self._notices, []
-        return Turn(
-            agent,
-            tick,
-            reward,
-            earned,
-            tables(spaces[0], labels.observations, observation),
-            decided,
-            advice,
-            found,
-            notices,
-        )
+        seen = tables(spaces[0], labels.observations, observation)
+        return Turn(agent, tick, reward, earned, seen, decided, advice, found, notices)
 
 
 class Console:

@@ -59,8 +59,8 @@ window.arenaFigures = (() => {
   }
 
   // A mean over runs, with its interval where several runs have a value.
-  function meanCurve(name, { ticks, mean, low, high }, color) {
-    const known = [...ticks.keys()].filter((at) => low[at] !== null);
+  function meanCurve(name, { ticks, mean, low, high, count }, color) {
+    const known = [...ticks.keys()].filter((at) => count[at] > 1);
     const [x, lows, highs] = [ticks, low, high].map((values) => known.map((at) => values[at]));
     return [...(known.length ? band(name, x, lows, highs, color, BAND_OF_MEAN) : []), line(name, ticks, mean, color)];
   }
@@ -248,13 +248,13 @@ window.arenaFigures = (() => {
     return found;
   }
 
-  function ofExperiment({ combinations, curves, metric, trials, varied }) {
+  function ofExperiment({ combinations, curves, metric, trials, labels, logarithmic }) {
     const found = {};
     const traces = curves.flatMap((curve, at) => (curve.ticks.length ? meanCurve(combinations[at].name, curve, combinations[at].color) : []));
     if (traces.length) found.learning = figure(traces, { yaxis: { title: { text: metric.name }, ...scaleOfMeans(traces) }, hovermode: "closest" });
     const combination = new Map(combinations.flatMap((each) => each.trials.map((trial) => [trial, each])));
     const judged = trials.filter((row) => row.value !== null && combination.has(row.number));
-    Object.entries(varied).forEach(([path, { label, logarithmic }]) => {
+    Object.entries(labels).forEach(([path, label]) => {
       const mine = judged.filter((row) => path in row.params);
       if (!mine.length) return;
       const values = mine.map((row) => row.params[path]);
@@ -271,10 +271,10 @@ window.arenaFigures = (() => {
       };
       const [low, high] = numeric ? ends(values) : [0, 0];
       let xaxis = {};
-      if (low > 0 && (logarithmic || high >= 20 * low)) {
+      if (low > 0 && (logarithmic.includes(path) || high >= 20 * low)) {
         const known = [...new Set(values)].sort((a, b) => a - b); // a tick at each value if they are few
         xaxis = { type: "log", tickvals: known, ticktext: known.map((value) => rounded(value, 6)) };
-        if (known.length > MOST_NAMED || logarithmic) // within two magnitudes with the ticks 2 and 5
+        if (known.length > MOST_NAMED || logarithmic.includes(path)) // within two magnitudes with the ticks 2 and 5
           xaxis = { type: "log", dtick: high < 100 * low ? "D2" : 1, exponentformat: "power" };
       }
       found[`value-${label}`] = figure([points], { x: "", xaxis, hovermode: "closest" });
