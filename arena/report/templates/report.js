@@ -64,7 +64,7 @@
   }
   // Draws a chart, or says why there is none.
   function put(place) {
-    const words = arenaFigures.few(figures[place.dataset.chart]);
+    const words = arenaFigures.few(figures[place.dataset.chart] ?? { data: [] });
     if (place.classList.contains("none") !== Boolean(words)) place.data ? Plotly.purge(place) : place.replaceChildren();
     place.classList.toggle("none", words);
     if (words) place.textContent = words;
