@@ -23,7 +23,7 @@ from types import ModuleType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, close_name, located, nearest, nearest_key
+from arena.errors import ConfigError, close_name, located, nearest, nearest_key, shown
 
 if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
@@ -124,6 +124,7 @@ _PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder ma
 _HOME = Path(__file__).resolve().parent.parent
 _LIBRARY = Path(importlib.__file__).parent
 _NOT_THEIRS = *(f"{_HOME / part}/" for part in ("arena", "policies", "envs/adapters")), f"{_LIBRARY}/"
+_INSTALLED = f"{_HOME / 'envs'}/", f"{_LIBRARY.parent}/"
 _BY_PLACE = 2  # positional parameters of a worker: env, group
 _OFFERED = {"environment": {**ENVIRONMENTS, **EXTERNAL}, "algorithm": ALGORITHMS, "logger": LOGGERS}  # kinds of plugins
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
@@ -345,10 +346,12 @@ def _plugin_note(module_name: str) -> str:
 
 
 def where_raised(error: BaseException) -> str:
-    """The innermost line of an error's traceback outside of the arena, as ` (file, line n)`; empty: there is none."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    last = next((frame for frame in reversed(frames) if not frame.filename.startswith(_NOT_THEIRS)), None)
-    return f" ({last.filename}, line {last.lineno})" if last else ""
+    """The innermost line of the user in a traceback, else of an installed package, as ` (file, line n)`, or nothing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith(("<", *_NOT_THEIRS))]
+    own = [one for one in outside if not ("-packages/" in one.filename or one.filename.startswith(_INSTALLED))]
+    last = next(reversed(own or outside), None)
+    return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
 
 
 def _shadow_note(module_name: str) -> str:

@@ -445,6 +445,14 @@ def allows_some(space: Space[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(masks.any(axis=1))
 
 
+def are_allowed(space: Any, masks: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which actions [N, ...] of a Discrete or MultiDiscrete space action masks [N, mask_size] allow."""
+    places = (actions - space.start).reshape(len(actions), -1)
+    if isinstance(space, spaces.MultiDiscrete):
+        places += np.cumsum(space.nvec.ravel()) - space.nvec.ravel()
+    return np.asarray((np.take_along_axis(masks, places, axis=1) > 0).all(axis=1))
+
+
 def mask_fault(space: Space[Any], masks: NDArray[Any], *axes: int) -> str | None:
     """Why an array is not the action masks [*axes, mask_size] of this space; None: it is."""
     shape = (*axes, mask_size(space))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +28,7 @@ from arena.errors import (
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.spec import spec_of
-from arena.registry import algorithm, load_object
+from arena.registry import algorithm, load_object, where_raised
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next, RoleFailed
 from arena.roles.run import Leg, Run
@@ -90,6 +91,8 @@ def run_role(
         rank = run.plan.rank_of(role)
         who = f"{run.describe(role)}, {run.plan.place(rank)}"
         failure = failure_of(error, who, run.origin, several_hosts=bool(run.plan.hosts))
+        if failure.exit_code != MISTAKE:
+            failure = replace(failure, key=_key_of(run, role, error))
         if isinstance(error, LinkError):
             failure = replace(failure, message=f"{failure.message}\n{run.resume_hint('the newest boundary')}")
         if rank != 0:  # which logs all failures
@@ -97,6 +100,19 @@ def run_role(
         with suppress(RunStopped):  # the root has ended already, because of another role's error
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
+
+
+def _key_of(run: Run, role: Role, error: BaseException) -> str:
+    """The key of the configuration that names the game of a role, or the part of its policy that has failed."""
+    if role.kind is not RoleKind.WORKER:
+        return f"envs.{run.plan.matches[role.match or 0].env}.make"
+    policy = run.plan.policies[run.plan.seat(role).policy]
+    files, key = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}, "algorithm"
+    for name, value in policy.config.options.items():
+        module = str(value.get("class") if isinstance(value, dict) else value).partition(":")[0]
+        if name == "function" or getattr(sys.modules.get(module), "__file__", None) in files:
+            key = f"options.{name}"
+    return f"policies.{policy.name}.{key}"
 
 
 def _needs_thread(run: Run, role: Role) -> bool:
@@ -129,5 +145,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, 
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
-    hint = load_object("envs.adapters.screen:screen_hint")(error)
-    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
+    forms, end = (traceback.format_exception_only, traceback.format_exception), where_raised(error)
+    end += load_object("envs.adapters.screen:screen_hint")(error)
+    brief, whole = ("".join(form(error)).rstrip() + end for form in forms)
+    return Failed(who, whole, exit_code=1, brief=brief)

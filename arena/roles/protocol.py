@@ -133,6 +133,8 @@ class Failed:
     message: str  # for the user: one sentence where it says everything, or a traceback
     exit_code: int  # 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors
     logs_useless: bool = False  # the message says everything: a mistake, or a wrong value of a game
+    brief: str = ""  # the message without its traceback, if it has one
+    key: str = ""  # of the configuration, whose game or policy has failed; empty: not known, or in the message
 
 
 class RoleFailed(ArenaError):

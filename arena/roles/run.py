@@ -64,6 +64,7 @@ class Run:
     greedy: bool = False  # frozen policies take their best action rather than a random one
     sampled: frozenset[str] = frozenset()  # frozen policies that sample their actions even if `greedy`
     profile: bool = False  # every role measures its time
+    tried: bool = False  # by `arena check`: it ends at the first boundary, and refuses actions that masks forbid
     has_resume: bool = True  # the command that plays it has a `--resume`
     controlled: bool = False  # by a program, which gets the run back at each boundary
     evaluated: Run | None = None  # the run whose policies are evaluated; None: this is no evaluation

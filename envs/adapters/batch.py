@@ -14,7 +14,7 @@ from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied, lost_value
-from arena.game.infos import MASK
+from arena.game.infos import MASK, NO_MASK
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from envs.adapters.lane import LaneGame, LaneStep, several_agents
@@ -174,6 +174,8 @@ class BatchedLanes:
             if isinstance(info, dict):  # others are refused by the validator
                 info = copied(info)  # the game may change it in place, in another lane too
                 if mask is not None and MASK not in info:
+                    if lane_step.active[entity]:
+                        raise self._wrong(NO_MASK, lane, entity)
                     mask[lane] = 1
                 elif mask is not None:
                     from_info = _array(info.pop(MASK))

@@ -24,7 +24,7 @@ from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied
-from arena.game.infos import FINAL_KEYS, MASK
+from arena.game.infos import FINAL_KEYS, MASK, NO_MASK
 from envs.adapters.envpool_env import EnvPoolEnv
 from envs.adapters.lane import check_reset, returned
 
@@ -216,7 +216,10 @@ class VectorGame:
                 of_lanes.update(self._split(found, np.flatnonzero(rows).tolist()))
         mask = np.ones((lanes, size), np.int8) if size else None
         if mask is not None:
-            for lane, info in of_lanes.items():
+            for lane, acts in enumerate(active.tolist()):
+                info = of_lanes.get(lane, {})
+                if acts and MASK not in info:
+                    raise GameError(NO_MASK, entity="agent_0", lane=lane)
                 mask[lane] = info.pop(MASK, 1)
         listed = [[of_lanes.get(lane, {})] for lane in range(lanes)] if any(of_lanes.values()) else None
         return Frame([shown], active[:, None], [mask], listed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.diagnostics.profile import Activity, Stopwatch
-from arena.errors import GameError, WriteError
+from arena.errors import ConfigError, GameError, WriteError
 from arena.external.connection import Connection
 from arena.game.api import Frame, Step
 from arena.game.context import EnvContext
 from arena.game.lockstep import Joint, Lockstep
+from arena.game.spaces import are_allowed
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, check_record, constructor_errors_reported
@@ -221,6 +222,8 @@ class LaneBlock:
         for seat in joint.idle:
             self._tracker.add_idle(seat, self._seats[seat].reply.active)
         actions = self._joint_actions(joint.idle) if joint.idle or self._ragged else self._all_actions
+        if self._run.tried:
+            self._refuse_forbidden(actions, joint.idle)
         self._stopwatch.switch(Activity.ENVIRONMENT)
         played = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)
@@ -252,6 +255,24 @@ class LaneBlock:
         for seat in joint.listeners:
             server = self._seats[seat]
             server.post(tick, last=last, infos=None if no_infos else server.pack_infos(step_infos, begin_infos, over))
+
+    def _refuse_forbidden(self, actions: Sequence[Any], idle: Collection[int]) -> None:
+        """Raises ConfigError for an action that the mask of its entity forbids; `idle` seats chose none."""
+        game = self._game.interface
+        for seat, server in zip(self._match.seats, self._seats, strict=True):
+            for entity, masks, active in zip(
+                server.entities, server.reply.masks_by_entity, server.reply.active.T, strict=True
+            ):
+                if masks is None or seat.index in idle:
+                    continue
+                chosen, lanes = actions[entity], np.flatnonzero(active)
+                for lane in lanes[~are_allowed(game.action_spaces[entity], masks[lanes], chosen[lanes])].tolist():
+                    raise ConfigError(
+                        f"the action {chosen[lane]} of {game.entities[entity]!r} on tick {self._lockstep.tick}, which "
+                        f"the mask {masks[lane]} of {self._match.env!r} forbids; a run gives it to the game: choose "
+                        "where `action_mask` in the infos is 1",
+                        path=f"policies.{seat.policy}",
+                    )
 
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
         """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
 from arena.game.arrays import is_finite, lost_value
-from arena.game.infos import refused_key
+from arena.game.infos import NO_MASK, refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, allows_some, flatten, is_ragged, leaves_of, take_rows
 from arena.game.units import UnitSpace, bounds
@@ -145,7 +145,7 @@ class StepValidator:
             if not self._interface.mask_sizes[entity]:
                 continue
             for mask in masks:
-                if mask is None:  # a game may return no mask for some entities or ticks
+                if mask is None:
                     continue
                 expected = (self._shape[0], self._interface.mask_sizes[entity])
                 if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
@@ -159,6 +159,8 @@ class StepValidator:
                 for lane in np.flatnonzero(lanes & frame.active[:, entity] & ~free)[:1].tolist():
                     found = f"the action mask {_shortened(masks[0][lane])}, which forbids everything"
                     raise self._error(entity, f"{found}; an active entity needs an allowed action", lane)
+            elif (lanes & frame.active[:, entity]).any():
+                raise self._error(entity, NO_MASK)
         self._check_infos(frame.infos, lanes)
 
     def _check_flags(self, name: str, flags: Any) -> None:

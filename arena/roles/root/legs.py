@@ -43,7 +43,7 @@ def check_playable(run: Run, ready: Collection[Ready]) -> None:
 
 def planned_end(run: Run, start: int, *, resumable: bool) -> int:
     """The planned last tick of a leg from `start`: the run's if it counts episodes, or if some role cannot be saved."""
-    plan, every = run.plan, run.plan.config.checkpoint_every
+    plan, every, resumable = run.plan, run.plan.config.checkpoint_every, resumable or run.tried
     return plan.ticks if run.episodes is not None or not resumable else min((start // every + 1) * every, plan.ticks)
 
 
@@ -145,7 +145,7 @@ def next_step(run: Run, leg: Leg, *, stopping: bool) -> NextStep:
         return NextStep(stopped_at=leg.start) if stopping else NextStep(following=leg)
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    comes_back = (run.controlled or plan.config.curriculum is not None) and leg.start < plan.ticks
+    comes_back = (run.controlled or run.tried or plan.config.curriculum is not None) and leg.start < plan.ticks
     if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg) if leg.start < plan.ticks else NextStep(following=leg)
