@@ -35,7 +35,7 @@ _COMMANDS = {
     "train": "run a configuration",
     "experiment": "run many configurations of one description, and rank them",
     "plan": "show which rank does what, without starting anything",
-    "check": "validate a configuration, its environments and its algorithms",
+    "check": "validate a configuration, its environments and its algorithms, and play its first ticks",
     "evaluate": "play without learning",
     "play": "take a seat yourself, in the terminal",
     "tournament": "play without learning until the ranking is decided",

@@ -447,7 +447,7 @@ def allows_some(space: Space[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
 
 def are_allowed(space: Any, masks: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
     """Which actions [N, ...] of a Discrete or MultiDiscrete space action masks [N, mask_size] allow."""
-    places = (actions - space.start).reshape(len(actions), -1)
+    places = (actions - space.start).reshape(len(actions), np.size(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         places += np.cumsum(space.nvec.ravel()) - space.nvec.ravel()
     return np.asarray((np.take_along_axis(masks, places, axis=1) > 0).all(axis=1))

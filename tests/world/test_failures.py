@@ -5,6 +5,7 @@ A mistake of the configuration, such as a name that cannot be imported, is one s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,9 @@ def check_told_once(failure: Failed, words: str, who: str) -> None:
     assert failure.exit_code == 1
     assert failure.message.count("Traceback") == 1, failure.message
     assert failure.message.count(words) >= 1, failure.message
-    assert failure.message.splitlines()[-1].endswith(words), "the error itself is the last line"
+    assert failure.message.endswith(failure.brief), "the error itself comes last"
+    place = r"\(\S*(faulty_games|faulty_workers|test_failures)\.py, line \d+\)"
+    assert re.search(rf"{re.escape(words)} {place}\Z", failure.brief), failure.brief
     assert who in failure.who
 
 

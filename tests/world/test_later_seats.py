@@ -93,5 +93,5 @@ def test_a_checkpoint_that_does_not_fit_a_later_seat_is_refused(
 
 
 def test_seats_that_a_policy_never_gets_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    data = league({"knockout": {"policies": ["one", "two"]}}, NUMBERS, one=PPO, two=LEARNS, rounds=2)
+    data = league({"knockout": {"policies": ["one", "two"]}}, NUMBERS, one=PPO, two=PPO, rounds=2)
     assert [run(command, data) for command in ("plan", "check")] == [0, 0], capsys.readouterr().err
