@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from arena.game.spaces import (
     BatchWriter,
+    are_allowed,
     check_choices,
     copy_rows,
     empty_batch,
@@ -191,3 +192,17 @@ def test_choices_in_rows_that_do_not_act_do_not_matter() -> None:
 def test_what_is_no_mask_is_named(space: Space[Any], masks: Any, axes: tuple[int, ...], fault: str | None) -> None:
     found = mask_fault(space, np.asarray(masks), *axes)
     assert found is None if fault is None else re.match(fault, found or "")
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "allowed", "forbidden"),
+    [
+        (Discrete(3, start=2), [1, 0, 1], [2, 4], [3]),
+        (MultiDiscrete([2, 3]), [0, 1, 1, 0, 1], [[1, 0], [1, 2]], [[0, 0], [1, 1], [0, 1]]),
+        (MultiDiscrete([[2], [2]], start=[[1], [5]]), [1, 0, 0, 1], [[[1], [6]]], [[[2], [6]], [[1], [5]]]),
+    ],
+)
+def test_actions_are_allowed_where_each_choice_is(space: Any, mask: Any, allowed: Any, forbidden: Any) -> None:
+    for actions, expected in ((allowed, True), (forbidden, False), (np.array(allowed)[:0], True)):
+        masks = np.array([mask] * len(actions), np.int8).reshape(-1, len(mask))
+        assert are_allowed(space, masks, np.array(actions)).tolist() == [expected] * len(actions)

@@ -162,6 +162,15 @@ def test_choice_out_of_range_is_refused_where_a_row_is_shown(space: Space[Any], 
         validator.check_step(bad._replace(frame=bad.frame._replace(active=silent), truncated=~silent))
 
 
+def test_active_entity_without_its_mask_is_refused() -> None:
+    validator = StepValidator(interface(mask_size=4), LANES)
+    fine = np.ones((LANES, 4), np.int8)
+    with pytest.raises(GameError, match="'b' no action mask, though it has had one before; give one"):
+        validator.check_step(step(masks=(fine, None)))
+    acts = np.array([[True, False]] * LANES)
+    validator.check_step(step(masks=(fine, None), active=acts))
+
+
 def test_masks_of_another_form_are_refused() -> None:
     validator = StepValidator(interface(mask_size=4), LANES)
     fine = np.ones((LANES, 4), np.int8)

@@ -161,6 +161,21 @@ def test_masks_and_infos_are_of_their_lanes(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_lane_that_forgets_its_mask_is_refused(mode: str) -> None:
+    class Forgets(Masked):
+        def _seen(self) -> tuple[Any, dict[str, Any]]:
+            observation, info = super()._seen()
+            return observation, {} if self.ticks == 3 else info
+
+    game = adapt(lambda num_envs: sync(num_envs, mode, Forgets), {}, 2)
+    game.reset(np.ones(2, bool), [1, 2])
+    for tick in range(2):
+        game.step([np.full(2, tick)])
+    with pytest.raises(GameError, match="'agent_0' in lane 0 no action mask, though it has had one before"):
+        game.step([np.zeros(2, int)])
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_sub_environments_beyond_the_lanes_change_nothing(mode: str) -> None:
     more, exact = adapt(lambda: sync(5, mode), {}, LANES), adapt(lambda: sync(3, mode), {}, LANES)
     assert list(played(more, 100)) == list(played(exact, 100))
