@@ -348,9 +348,9 @@ def _plugin_note(module_name: str) -> str:
 def where_raised(error: BaseException) -> str:
     """The innermost line of the user in a traceback, else of an installed package, as ` (file, line n)`, or nothing."""
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not frame.filename.startswith(("<", *_NOT_THEIRS))]
-    own = [one for one in outside if not ("-packages/" in one.filename or one.filename.startswith(_INSTALLED))]
-    last = next(reversed(own or outside), None)
+    others = [frame for frame in frames if not frame.filename.startswith(("<", *_NOT_THEIRS))]
+    own = [one for one in others if not ("-packages/" in one.filename or one.filename.startswith(_INSTALLED))]
+    last = next(reversed(own or others), None)
     return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
 
 

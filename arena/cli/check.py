@@ -113,5 +113,5 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
         updates = Counter(line["policy"] for line in JournalReader(folder.metrics))
     played = f"{pluralize(ticks, 'tick')} of {len(kept)} of {pluralize(len(plan.matches), 'match', 'matches')}"
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
-    told = [event.data["text"] for event in events if event.kind == "message"]
-    return [f"played: {played}{learned}", *told[1:]]  # the first one names the folder
+    messages = [event.data["text"] for event in events if event.kind == "message"]
+    return [f"played: {played}{learned}", *messages[1:]]  # the first one names the folder
