@@ -113,5 +113,5 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
         updates = Counter(line["policy"] for line in JournalReader(folder.metrics))
     played = f"{pluralize(ticks, 'tick')} of {len(kept)} of {pluralize(len(plan.matches), 'match', 'matches')}"
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
-    messages = [event.data["text"] for event in events if event.kind == "message"]
-    return [f"played: {played}{learned}", *messages[1:]]  # the first one names the folder
+    said = (event.data["text"] for event in events if event.kind == "message")
+    return [f"played: {played}{learned}", *(text for text in said if not text.startswith("run folder: "))]

@@ -22,10 +22,7 @@ import numpy as np
 from arena.game.api import Info
 
 MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
-NO_MASK = (
-    "no action mask, though it has had one before; give one with each observation of an entity that acts next, of ones "
-    "where everything is allowed"
-)
+NO_MASK = "no action mask, though the first reset had one; an entity that acts next needs one: ones allow everything"
 ARENA_KEYS = frozenset({"active", MASK, "void", "given", "given_action", "final_obs", "final_info"})
 FINAL_KEYS = frozenset({"final_obs", "final_info", "_final_obs", "_final_info"})
 PREFIX = "game/"

@@ -174,7 +174,8 @@ class BatchedLanes:
             if isinstance(info, dict):  # others are refused by the validator
                 info = copied(info)  # the game may change it in place, in another lane too
                 if mask is not None and MASK not in info:
-                    if lane_step.active[entity]:
+                    over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
+                    if lane_step.active[entity] and not (over or self._ended[lane, entity]):
                         raise self._wrong(NO_MASK, lane, entity)
                     mask[lane] = 1
                 elif mask is not None:

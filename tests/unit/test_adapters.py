@@ -21,6 +21,7 @@ from arena.game.spaces import flatten, row, stack
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.touchdown import Touchdown
+from games import Narrow
 
 ONE = np.ones(1, bool)
 
@@ -552,6 +553,33 @@ def test_masks_in_observations_become_action_masks_and_final_masks() -> None:
     assert first.final_masks is not None
     assert [mask.tolist() for mask in first.final_masks if mask is not None] == [some, some, every]
     assert env.step([np.array([1])] * 3).frame.final_masks is None
+
+
+class Keeps(Narrow):
+    """Keeps its agents in `agents` when they end, without infos; `forgets` is a step without them in mid-episode."""
+
+    forgets = 0
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *told, infos = super().step(actions)
+        if self.steps == self.length:
+            self.agents = list(self.possible_agents)
+        return *told, {} if self.steps in (self.length, self.forgets) else infos
+
+
+def test_mask_is_needed_where_an_entity_acts_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = adapt(Keeps, {}, 1)
+    for _ in range(2):
+        frame = env.reset(ONE)
+        for _ in range(4):
+            step = env.step([np.argmax(mask, axis=1) for mask in frame.masks if mask is not None])
+            frame = step.frame
+        assert step.truncated.all()
+    monkeypatch.setattr(Keeps, "forgets", 2)
+    env.reset(ONE)
+    env.step([np.array([1])])
+    with pytest.raises(GameError, match="'e0' in lane 0 no action mask, though the first reset had one; an entity"):
+        env.step([np.array([0])])
 
 
 def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:

@@ -171,7 +171,7 @@ def test_a_lane_that_forgets_its_mask_is_refused(mode: str) -> None:
     game.reset(np.ones(2, bool), [1, 2])
     for tick in range(2):
         game.step([np.full(2, tick)])
-    with pytest.raises(GameError, match="'agent_0' in lane 0 no action mask, though it has had one before"):
+    with pytest.raises(GameError, match="'agent_0' in lane 0 no action mask, though the first reset had one"):
         game.step([np.zeros(2, int)])
 
 

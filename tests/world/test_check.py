@@ -203,9 +203,9 @@ def test_errors_of_own_code_name_key_file_and_line(
         (
             scripted("hidden"),
             {},
-            r"policies.blue: the action 2 of 'agent_0' on tick 1, which the mask \[1 1 0\] of 'game'",
+            r"policies.blue: chose 2 for 'agent_0' on tick 1, which the action mask \[1 1 0\] of 'game' forbids",
         ),
-        (scripted("first"), {"kind": "forgets"}, "'agent_0' in lane 0 no action mask, though it has had one before"),
+        (scripted("first"), {"kind": "forgets"}, "'agent_0' in lane 0 no action mask, though the first reset had one"),
         (scripted("first"), {"kind": "forbids"}, "'agent_0': the mask forbids everything; an active entity needs"),
     ],
 )
@@ -239,4 +239,4 @@ def test_first_ticks_are_played_and_leave_nothing(policy: Any, match: Any, told:
 def test_a_run_ends_at_a_mask_that_is_forgotten(command: Command) -> None:
     path = write(scripted("first"), {**CARDS, "kwargs": {"kind": "forgets"}})
     said = command("train", path, "--ranks", 1, "--run-dir", "run", code=1).err
-    assert "the game gave 'agent_0' in lane 0 on tick 3 no action mask, though it has had one before; give one" in said
+    assert "the game gave 'agent_0' in lane 0 on tick 3 no action mask, though the first reset had one" in said

@@ -260,19 +260,16 @@ class LaneBlock:
         """Raises ConfigError for an action that the mask of its entity forbids; `idle` seats chose none."""
         game = self._game.interface
         for seat, server in zip(self._match.seats, self._seats, strict=True):
-            for entity, masks, active in zip(
-                server.entities, server.reply.masks_by_entity, server.reply.active.T, strict=True
-            ):
-                if masks is None or seat.index in idle:
+            for position, entity in enumerate(server.entities if seat.index not in idle else ()):
+                if (masks := server.reply.masks_by_entity[position]) is None:
                     continue
-                chosen, lanes = actions[entity], np.flatnonzero(active)
+                lanes, chosen = np.flatnonzero(server.reply.active[:, position]), actions[entity]
                 for lane in lanes[~are_allowed(game.action_spaces[entity], masks[lanes], chosen[lanes])].tolist():
-                    raise ConfigError(
-                        f"the action {chosen[lane]} of {game.entities[entity]!r} on tick {self._lockstep.tick}, which "
-                        f"the mask {masks[lane]} of {self._match.env!r} forbids; a run gives it to the game: choose "
-                        "where `action_mask` in the infos is 1",
-                        path=f"policies.{seat.policy}",
+                    text = (
+                        f"chose {chosen[lane]} for {game.entities[entity]!r} on tick {self._lockstep.tick}, which the "
                     )
+                    text += f"action mask {masks[lane]} of {self._match.env!r} forbids (a run gives it to the game): "
+                    raise ConfigError(f"{text}choose where the mask is 1", path=f"policies.{seat.policy}")
 
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
         """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""
