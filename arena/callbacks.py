@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arena.config.fields import ClassTarget
 from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError, located, nearest
-from arena.registry import callback_target, check_method, load_class, logger_target, made_object
+from arena.registry import callback_target, check_method, load_class, logger_target, made_object, where_raised
 
 if TYPE_CHECKING:
     from arena.league.view import LeagueView
@@ -299,7 +299,7 @@ class Callbacks:
         try:
             found = getattr(listener.object, method)(*arguments)
         except (Exception, SystemExit) as error:
-            trace = "".join(traceback.format_exception(error)).rstrip()
+            trace = "".join(traceback.format_exception(error)).rstrip() + where_raised(error)
             if not listener.may_fail:
                 raise CallbackFailed(listener.name, trace) from error
             for others in self._listeners.values():

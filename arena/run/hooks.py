@@ -32,7 +32,7 @@ from arena.records import checksums
 from arena.records.atomic import make_folder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal
-from arena.registry import check_method, load_class, load_object, made_object
+from arena.registry import check_method, load_class, load_object, made_object, where_raised
 from arena.roles.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
@@ -122,7 +122,8 @@ def _called(who: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:
-        raise CallbackFailed(who, "".join(traceback.format_exception(error)).rstrip()) from error
+        trace = "".join(traceback.format_exception(error)).rstrip() + where_raised(error)
+        raise CallbackFailed(who, trace) from error
 
 
 # ----------------------------------------------------------------------------------------------------- changes.jsonl
