@@ -18,7 +18,7 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Half = Annotated[float, Meta(gt=0, le=0.5)]
 
 
-class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a policy has to prove before a snapshot of it joins: that it is better than its newest one."""
 
     elo: Elo = 20.0
@@ -29,7 +29,7 @@ class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """how probable it is that one is kept out which is better by that much"""
 
 
-class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Snapshots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Past selves: they join the league as frozen players."""
 
     every: Count = 1
@@ -38,11 +38,11 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """of each policy"""
     keep_by: Literal["count", "spread"] = "count"
     """the newest; or those that differ most in strength"""
-    gate: GateConfig | None = None
+    gate: Gate | None = None
     """null: all join"""
 
 
-class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Perturb(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
     factors: tuple[Factor, ...]
@@ -73,7 +73,7 @@ class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
         return whole + (whole < low) - (whole > high)
 
 
-class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Population-based training: the worst become copies of the best, with other options."""
 
     every: Count = 1
@@ -86,7 +86,7 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """mean return of the newest round; or the rating"""
     policies: tuple[str, ...] | None = None
     """the population; null: all that learn"""
-    perturb: dict[str, PerturbConfig] = {}
+    perturb: dict[str, Perturb] = {}
     """by option"""
 
     def replaced(self, size: int) -> int:
@@ -101,7 +101,7 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return size - replaced if self.keep is not None else min(replaced, size - replaced)
 
 
-class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Decided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When players that do not learn are ranked well enough."""
 
     error: Half = 0.05
@@ -110,14 +110,14 @@ class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """differences below this do not count"""
 
 
-class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class League(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens between two rounds."""
 
-    snapshots: SnapshotsConfig = SnapshotsConfig()
+    snapshots: Snapshots = Snapshots()
     """of learners in `matchmaking`"""
-    evolution: EvolutionConfig | None = None
+    evolution: Evolution | None = None
     """null: every policy keeps its own weights"""
-    decided: DecidedConfig | None = None
+    decided: Decided | None = None
     """ends the league when the order of all players is; null: plays all rounds"""
     prior: dict[str, Rating] = {}
     """of policies when the league begins, in Elo; counts as much as ten games of each"""

@@ -14,7 +14,7 @@ from arena.config.check import check, check_entries
 from arena.config.decode import convert, convert_field, named, removed_text, show
 from arena.config.fields import plain
 from arena.config.independent import expanded
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.overrides import Override
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
@@ -109,7 +109,7 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
         return expanded(config), origin
 
 
-def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, path: str) -> tuple[MatchConfig, ...]:
+def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, path: str) -> tuple[Match, ...]:
     """The matches of a round that a program proposes, checked as those of a file.
 
     Args:

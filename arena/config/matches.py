@@ -70,7 +70,7 @@ class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {**value, "seats": repeated(value["seats"], "seats")}
 
 
-class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Match(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `matches`: a game and the policies that play it."""
 
     env: str
@@ -104,7 +104,7 @@ class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Environments and workers of all copies."""
         return self.copies * (1 + len(self.seats))
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The match alone: what a generator writes out."""
         return (self,)
 
@@ -176,13 +176,13 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return 2 if self.both_sides else 1
 
     @abstractmethod
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The first round written out; of the policies that learn a rule may draw snapshots, and there are none yet."""
 
-    def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
+    def match(self, first: Team, second: Team, *, copies: int | None = None) -> Match:
         """The description of one pairing; the first team has the first seats."""
         named = [side for side in self.sides or () if not isinstance(side, int)]
-        return MatchConfig(
+        return Match(
             env=self.env,
             seats=(*first, *second),
             entities=tuple(itertools.chain(*named)) if named else None,
@@ -207,24 +207,24 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (second, first) if len(first) == len(second) else self.pair(second[0], first[0])
 
 
-class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PairsGenerator(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A generator of pairs, each of which has the same matches."""
 
     @abstractmethod
     def pairs(self) -> Iterable[Pair]:
         """The pairings of the first round, in the order in which the policies are listed."""
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The first round written out; policies that learn play with their current weights."""
         return self.written_out(self.pairs())
 
-    def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
+    def written_out(self, pairs: Iterable[Pair]) -> tuple[Match, ...]:
         """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
         both = (turn for pair in pairs for turn in (pair, self.exchanged(pair)))
         return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
 
 
-class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoundRobin(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every policy against every other one."""
 
     kind: ClassVar[str] = "round_robin"
@@ -237,7 +237,7 @@ class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fi
         return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
 
 
-class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gauntlet(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every challenger against each of some others."""
 
     against: tuple[str, ...]
@@ -257,7 +257,7 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return itertools.starmap(self.pair, itertools.product(self.policies, self.against))
 
 
-class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mixtures(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
@@ -272,7 +272,7 @@ class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return itertools.combinations(itertools.combinations_with_replacement(self.policies, self.team_size), 2)
 
 
-class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Bracket(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pairs of neighbors, round after round; where the number is odd, one has a bye."""
 
     adaptive: ClassVar[bool] = True
@@ -290,7 +290,7 @@ class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return len(self.policies) % 2
 
 
-class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Knockout(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The loser of a pairing is out; the winners of a round play the next one."""
 
     kind: ClassVar[str] = "knockout"
@@ -301,7 +301,7 @@ class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=
         return (len(self.policies) - 1).bit_length()
 
 
-class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Swiss(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Neighbors in the standings that have not met yet; no policy is out."""
 
     kind: ClassVar[str] = "swiss"
@@ -319,7 +319,7 @@ class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the rule ever draws another opponent than the learner itself with its current weights."""
         return True
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         """The opponents of a learner in the first round, which has no results and no snapshots; taken in turn."""
         return entry.others(learner) or (learner,)
 
@@ -337,7 +337,7 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         fixed = tuple(name for name in entry.against if name not in learns and self.draws_others)
         return fixed if fixed and not self.self_play else (learner, *fixed)
 
@@ -355,12 +355,12 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         others = entry.others(learner) if self.draws_others else ()
         return others if others and not self.self_play else (learner, *others)
 
 
-class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an exploiter's snapshot joins the league and the exploiter restarts from its first weights."""
 
     after: Count | None = 20
@@ -386,7 +386,7 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """of a main's matches: against mains as they are now"""
     weak: Share = 0.1
     """expected score below which a main exploiter meets snapshots of the main instead"""
-    reset: ResetConfig = ResetConfig()
+    reset: Reset = Reset()
     """of exploiters"""
     kind: ClassVar[str] = "exploiters"
     draws_current: ClassVar[bool] = False
@@ -400,7 +400,7 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1 or len(self.members) > 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         if learner not in self.main:
             return self.main
         return (learner, *(name for name in self.main if name != learner))
@@ -433,7 +433,7 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     meets_itself: ClassVar[bool] = False
 
 
-class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Target = msgspec.field(name="class")
@@ -452,10 +452,10 @@ class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fiel
         return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value
 
 
-RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | CustomRule
+RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | OwnRule
 
 
-class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Matchmaking(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
     against: tuple[str, ...] = ()
@@ -496,7 +496,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """All members but one."""
         return tuple(name for name in self.members if name != player)
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""
         in_turn = {}
         for learner in self.learners:
@@ -504,7 +504,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             in_turn[learner] = [*itertools.islice(itertools.cycle(opponents), self.copies)]
         return self.drawn(in_turn, number=0)
 
-    def measured(self, pairs: Sequence[tuple[str, str]]) -> tuple[MatchConfig, ...]:
+    def measured(self, pairs: Sequence[tuple[str, str]]) -> tuple[Match, ...]:
         """Matches of players that do not learn, as many as the first round has; each pair in turn."""
         times = Counter(itertools.islice(itertools.cycle(pairs), self.pairings))
         both = ((turn, count) for pair, count in times.items() for turn in (pair, pair[::-1])[: self.turns])
@@ -512,7 +512,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NO_SNAPSHOTS
-    ) -> tuple[MatchConfig, ...]:
+    ) -> tuple[Match, ...]:
         """A match description for every opponent, with `both_sides` one from either side; copies of one are joined.
 
         Args:
@@ -541,7 +541,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return tuple(found)
 
 
-class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Pairings(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
     generator: Target
@@ -568,15 +568,7 @@ class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.team(entry, side) if isinstance(entry, str) else tuple(entry)
 
 
-GeneratorEntry: TypeAlias = (
-    RoundRobinConfig
-    | GauntletConfig
-    | KnockoutConfig
-    | SwissConfig
-    | MixturesConfig
-    | MatchmakingConfig
-    | CustomPairings
-)
+GeneratorEntry: TypeAlias = RoundRobin | Gauntlet | Knockout | Swiss | Mixtures | Matchmaking | Pairings
 GENERATORS: Mapping[str, type[Generator]] = {kind.kind: kind for kind in get_args(GeneratorEntry)}
 RULES: Mapping[str, type[Rule]] = {kind.kind: kind for kind in get_args(RuleEntry)}
 

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Meta
 
 from arena.config.fields import ONLY_ACT, ClassTarget, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
-from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, MatchSeats, SeatEntry
+from arena.config.league import League
+from arena.config.matches import GeneratorEntry, Match, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
 WrapperEntry: TypeAlias = Target | dict[str, Any]
-Entries = tuple[MatchConfig | GeneratorEntry, ...]
+Entries = tuple[Match | GeneratorEntry, ...]
 Schedule = Count | tuple[Entries, ...]
 
 
@@ -39,7 +39,7 @@ class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """as long as games may take to leave at the end"""
 
 
-class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Env(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `envs`."""
 
     make: Target
@@ -63,7 +63,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return tuple((item, None) if isinstance(item, str) else next(iter(item.items())) for item in self.wrappers)
 
 
-class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `policies`."""
 
     algorithm: Target
@@ -89,7 +89,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evaluation(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count
@@ -108,7 +108,7 @@ class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fie
     """given to the function"""
 
 
-class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a line of numbers about the run is written to `result.json`."""
 
     every: Count | None = None
@@ -117,7 +117,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """episodes of which the means of a result are, at least, if there were so many"""
 
 
-class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Best(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which checkpoints are kept as the best ones."""
 
     metric: Text
@@ -130,7 +130,7 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return value > before if self.mode == "max" else value < before
 
 
-class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallbackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Target = msgspec.field(name="class")
@@ -139,9 +139,9 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """given to the class when it is made"""
 
     @classmethod
-    def of(cls, entry: ClassTarget | CallbackConfig) -> CallbackConfig:
+    def of(cls, entry: ClassTarget | CallbackEntry) -> CallbackEntry:
         """An entry that may be the name of the class alone."""
-        return entry if isinstance(entry, CallbackConfig) else cls(class_=entry)
+        return entry if isinstance(entry, CallbackEntry) else cls(class_=entry)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,13 +159,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """of every match"""
     rounds: Schedule = 1
     """plans of matches in a row; or a list of these"""
-    envs: dict[str, EnvConfig]
+    envs: dict[str, Env]
     """by name"""
-    policies: dict[str, PolicyConfig]
+    policies: dict[str, Policy]
     """by name"""
     matches: Entries | None = None
     """what is played; left out where `rounds` lists it"""
-    league: LeagueConfig | None = None
+    league: League | None = None
     """what happens between two rounds; null: the defaults of its keys"""
     scale: bool = False
     """repeat all matches until the ranks are used up"""
@@ -173,21 +173,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """processes that `arena train` starts; auto: one per core"""
     checkpoint_every: Count = 10_000
     """ticks from one boundary to the next: everything is saved, and can go on from it"""
-    results: ResultsConfig = ResultsConfig()
+    results: Results = Results()
     """lines of numbers in result.json, one per iteration"""
     stop: dict[str, Any] = {}
     """ends the run when a result meets any of them: key of a result to a number, or at_most"""
-    best: BestConfig | None = None
+    best: Best | None = None
     """keeps the checkpoints of the boundary with the best result; null: none"""
-    curriculum: CallbackConfig | None = None
+    curriculum: CallbackEntry | None = None
     """changes between two legs; null: none"""
-    evaluation: EvaluationConfig | None = None
+    evaluation: Evaluation | None = None
     """while they learn; null: none"""
     imports: tuple[Text, ...] = ()
     """modules that every process imports before names are looked up: they register some"""
-    callbacks: tuple[ClassTarget | CallbackConfig, ...] = ()
+    callbacks: tuple[ClassTarget | CallbackEntry, ...] = ()
     """classes whose methods are called; or package.module:Class"""
-    loggers: tuple[ClassTarget | CallbackConfig, ...] = ("csv", "tensorboard")
+    loggers: tuple[ClassTarget | CallbackEntry, ...] = ("csv", "tensorboard")
     """where results go beside result.json"""
     record: Literal["nothing", "samples", "replays"] = "nothing"
     """of all that is played: columns, or what replays it"""
@@ -253,14 +253,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
         nothing = dict.fromkeys(("evaluation", "best", "curriculum"))
         loggers = tuple(entry for entry in self.loggers if entry == "tensorboard")
-        return msgspec.structs.replace(self, callbacks=(), loggers=loggers, results=ResultsConfig(), stop={}, **nothing)
+        return msgspec.structs.replace(self, callbacks=(), loggers=loggers, results=Results(), stop={}, **nothing)
 
-    def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
+    def entries(self, number: int = 0) -> tuple[tuple[str, Match], ...]:
         """Every match description of the first round, or of one that `rounds` lists, with its place."""
         learns = self.learners
         return tuple((path, match) for path, entry in self.places_of(number) for match in entry.matches(learns=learns))
 
-    def known_matches(self) -> tuple[tuple[str, MatchConfig], ...]:
+    def known_matches(self) -> tuple[tuple[str, Match], ...]:
         """The match descriptions of all rounds that follow from the configuration alone, with their places."""
         return tuple(placed for number in range(len(self.listed)) for placed in self.entries(number))
 
@@ -269,15 +269,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The policies that learn."""
         return frozenset(name for name, policy in self.policies.items() if policy.learns)
 
-    def places(self) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
+    def places(self) -> tuple[tuple[str, Match | GeneratorEntry], ...]:
         """All items of `matches`, or of the listed `rounds`, with their places, as `matches[1].round_robin`."""
         return tuple(placed for number in range(len(self.listed)) for placed in self.places_of(number))
 
-    def places_of(self, number: int) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
+    def places_of(self, number: int) -> tuple[tuple[str, Match | GeneratorEntry], ...]:
         """The items of a round with their places; without a list of rounds all have the items of `matches`."""
         listed = not isinstance(self.rounds, int)
         place, entries = (f"rounds[{number}]", self.listed[number]) if listed else ("matches", self.matches or ())
         return tuple(
-            (f"{place}[{index}]" if isinstance(entry, MatchConfig) else f"{place}[{index}].{entry.kind}", entry)
+            (f"{place}[{index}]" if isinstance(entry, Match) else f"{place}[{index}].{entry.kind}", entry)
             for index, entry in enumerate(entries)
         )
