@@ -6,15 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from arena.config.league import Evolution, Gate, League, Snapshots
-from arena.config.matches import (
-    Exploiters,
-    Fictitious,
-    Knockout,
-    Matchmaking,
-    Nash,
-    PastSelves,
-    Uncertainty,
-)
+from arena.config.matches import Exploiters, Fictitious, Knockout, Matchmaking, Nash, PastSelves, Uncertainty
 from arena.config.members import (
     exploiters_of,
     gated,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -16,12 +16,17 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Text = Annotated[str, Meta(min_length=1)]
+T = TypeVar("T")
 if TYPE_CHECKING:
     Target: TypeAlias = Any
     ClassTarget: TypeAlias = str | type[Any]
+    ListOf: TypeAlias = Sequence[T]
+    MapOf: TypeAlias = Mapping[str, T]
 else:
     Target = ClassTarget = Text
-"""What a short name or `package.module:attribute` names; in Python also the class or function itself."""
+    ListOf, MapOf = tuple[T, ...], dict[str, T]
+"""What a short name or `package.module:attribute` names; in Python also the class or function itself. In Python any
+sequence is a list and any mapping a mapping; `decode` makes tuples and dictionaries of them."""
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 
 OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]

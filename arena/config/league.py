@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Share, ShortForm
+from arena.config.fields import Count, ListOf, MapOf, Share, ShortForm
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -45,7 +45,7 @@ class Snapshots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Perturb(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
-    factors: tuple[Factor, ...]
+    factors: ListOf[Factor]
     """the option is multiplied by one of these, drawn at random"""
     at_least: Finite | None = None
     """null: no bound"""
@@ -84,9 +84,9 @@ class Evolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """so many of the best survive, and all others take over from them; null: `share` says so"""
     by: Literal["return", "rating"] = "return"
     """mean return of the newest round; or the rating"""
-    policies: tuple[str, ...] | None = None
+    policies: ListOf[str] | None = None
     """the population; null: all that learn"""
-    perturb: dict[str, Perturb] = {}
+    perturb: MapOf[Perturb] = {}
     """by option"""
 
     def replaced(self, size: int) -> int:
@@ -119,5 +119,5 @@ class League(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """null: every policy keeps its own weights"""
     decided: Decided | None = None
     """ends the league when the order of all players is; null: plays all rounds"""
-    prior: dict[str, Rating] = {}
+    prior: MapOf[Rating] = {}
     """of policies when the league begins, in Elo; counts as much as ten games of each"""

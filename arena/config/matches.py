@@ -19,16 +19,29 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Target, Text
+from arena.config.fields import (
+    MOST_ROLES,
+    Amount,
+    Count,
+    Halves,
+    Keyed,
+    ListOf,
+    MapOf,
+    Natural,
+    Share,
+    ShortForm,
+    Target,
+    Text,
+)
 from arena.errors import ConfigError
 
-SeatEntry: TypeAlias = str | tuple[str, ...]
+SeatEntry: TypeAlias = str | ListOf[str]
 Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
-SideSizes: TypeAlias = tuple[Count | tuple[Natural | Text, ...], ...]
-Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
+SideSizes: TypeAlias = ListOf[Count | ListOf[Natural | Text]]
+Opening: TypeAlias = ListOf[ListOf[SeatEntry]]
 ClassName: TypeAlias = Annotated[str, Meta(pattern=":")]  # "package.module:Class"
-Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
+Sides: TypeAlias = ListOf[ListOf[Natural]]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
 
@@ -75,13 +88,13 @@ class Match(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     env: str
     """a name of `envs`"""
-    seats: tuple[SeatEntry, ...]
+    seats: ListOf[SeatEntry]
     """i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them"""
-    entities: tuple[Natural | Text, ...] | None = None
+    entities: ListOf[Natural | Text] | None = None
     """what the entries stand for; null: 0, 1, 2, ..."""
     sides: Sides | None = None
     """seats that play together, by their places; null: those of each policy, if two play"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the environment's kwargs, for this match and its copies"""
     copies: Count = 1
     """identical matches made from this description"""
@@ -112,7 +125,7 @@ class Match(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def known_sides(self) -> tuple[tuple[int, ...], ...]:
         """The seats of each side, by their indices: `sides`, else one side for each of two policies, else none."""
         if self.sides is not None:
-            return self.sides
+            return tuple(map(tuple, self.sides))
         policies = dict.fromkeys(self.names)
         if len(policies) != 2:
             return ()
@@ -128,7 +141,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     env: str
     """a name of `envs`"""
-    policies: tuple[str, ...]
+    policies: ListOf[str]
     """names of `policies`: two or more, or where there is an `against` one or more"""
     team_size: Count = 1
     """seats of each side"""
@@ -142,7 +155,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """2: each match steps its lanes in two halves"""
     both_sides: bool = False
     """each pairing with the sides exchanged as well"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the environment's kwargs"""
     fewest: ClassVar[int] = 2  # policies
     adaptive: ClassVar[bool] = False  # whether later rounds depend on results
@@ -150,7 +163,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def members(self) -> Team:
         """All policies that may play in some round."""
-        return self.policies
+        return tuple(self.policies)
 
     @property
     @abstractmethod
@@ -240,7 +253,7 @@ class RoundRobin(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_field
 class Gauntlet(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every challenger against each of some others."""
 
-    against: tuple[str, ...]
+    against: ListOf[str]
     """the opponents of each of `policies`"""
     kind: ClassVar[str] = "gauntlet"
     fewest: ClassVar[int] = 1
@@ -376,11 +389,11 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
-    main: tuple[str, ...]
+    main: ListOf[str]
     """policies that learn against the whole league"""
-    main_exploiters: tuple[str, ...] = ()
+    main_exploiters: ListOf[str] = ()
     """meet the mains as they are now"""
-    league_exploiters: tuple[str, ...] = ()
+    league_exploiters: ListOf[str] = ()
     """meet all snapshots"""
     self_play: Share = msgspec.field(default=0.35, name="self")
     """of a main's matches: against mains as they are now"""
@@ -402,7 +415,7 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         if learner not in self.main:
-            return self.main
+            return tuple(self.main)
         return (learner, *(name for name in self.main if name != learner))
 
 
@@ -438,7 +451,7 @@ class OwnRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
 
     class_: Target = msgspec.field(name="class")
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
     kind: ClassVar[str] = "own"
     short: ClassVar[Any] = ClassName | dict[ClassName, dict[str, Any]]
@@ -458,9 +471,9 @@ RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty
 class Matchmaking(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
-    against: tuple[str, ...] = ()
+    against: ListOf[str] = ()
     """opponents beside the policies themselves: these, and snapshots of them"""
-    versus: tuple[str, ...] = ()
+    versus: ListOf[str] = ()
     """the other population, which learns on the second side; `policies` meet it alone"""
     rule: RuleEntry
     """how opponents are drawn: the name of a rule, or a mapping {name: its options}"""
@@ -490,7 +503,7 @@ class Matchmaking(Generator, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def rivals(self, learner: str) -> Team:
         """The other population, if there are two: all that a learner may meet, and snapshots of these."""
-        return self.policies if learner in self.versus else self.versus
+        return tuple(self.policies if learner in self.versus else self.versus)
 
     def others(self, player: str) -> Team:
         """All members but one."""
@@ -546,7 +559,7 @@ class Pairings(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=
 
     generator: Target
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
     opening: Opening | None = None
     """pairings of the first round, and so many at most in later ones; null: every pair"""

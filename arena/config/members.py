@@ -8,20 +8,11 @@ count as the policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from arena.config.league import Evolution, League
-from arena.config.matches import (
-    Exploiters,
-    Generator,
-    Knockout,
-    Match,
-    Matchmaking,
-    Nash,
-    Pairings,
-    Swiss,
-)
+from arena.config.matches import Exploiters, Generator, Knockout, Match, Matchmaking, Nash, Pairings, Swiss
 from arena.config.schema import Config
 from arena.errors import ConfigError
 
@@ -165,8 +156,8 @@ def exploiters_of(config: Config) -> set[str]:
 class Sides(NamedTuple):
     """The policies that may be on each side of a generator's matches, in the generator's order."""
 
-    first: tuple[str, ...]
-    second: tuple[str, ...]
+    first: Sequence[str]
+    second: Sequence[str]
 
 
 def later_matches(config: Config) -> tuple[tuple[str, Match], ...]:

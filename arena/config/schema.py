@@ -12,14 +12,26 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import ONLY_ACT, ClassTarget, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
+from arena.config.fields import (
+    ONLY_ACT,
+    ClassTarget,
+    Color,
+    Count,
+    ListOf,
+    MapOf,
+    Natural,
+    OutcomeRule,
+    Seconds,
+    Target,
+    Text,
+)
 from arena.config.league import League
 from arena.config.matches import GeneratorEntry, Match, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
-WrapperEntry: TypeAlias = Target | dict[str, Any]
-Entries = tuple[Match | GeneratorEntry, ...]
-Schedule = Count | tuple[Entries, ...]
+WrapperEntry: TypeAlias = Target | MapOf[Any]
+Entries = ListOf[Match | GeneratorEntry]
+Schedule = Count | ListOf[Entries]
 
 
 class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,9 +56,9 @@ class Env(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     make: Target
     """short name | gymnasium:ID, also gymnasium_vec, pettingzoo, envpool | package.module:callable"""
-    kwargs: dict[str, Any] = {}
+    kwargs: MapOf[Any] = {}
     """given to the environment when it is made"""
-    wrappers: tuple[WrapperEntry, ...] = ()
+    wrappers: ListOf[WrapperEntry] = ()
     """around it, the innermost first: a name, or {name: its arguments}"""
     idle_action: Any = None
     """the action of an entity that no seat plays; null: the space's no-op"""
@@ -68,7 +80,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     algorithm: Target
     """short name | package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """of the algorithm"""
     color: Color | None = None
     """in displays and diagrams, as "#rrggbb" in quotes"""
@@ -96,15 +108,15 @@ class Evaluation(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """ticks; a multiple of checkpoint_every"""
     episodes: Natural = 20
     """at least so many of each policy; every lane plays the same number; 0: `function` alone"""
-    seats: tuple[SeatEntry, ...] | None = None
+    seats: ListOf[SeatEntry] | None = None
     """who plays; null: as in each match"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the arguments of each match's game, such as another map"""
     greedy: bool = True
     """the most likely action rather than a sampled one"""
     function: Target | None = None
     """package.module:function, called with each evaluation; null: none"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the function"""
 
 
@@ -135,7 +147,7 @@ class CallbackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     class_: Target = msgspec.field(name="class")
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
 
     @classmethod
@@ -159,9 +171,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """of every match"""
     rounds: Schedule = 1
     """plans of matches in a row; or a list of these"""
-    envs: dict[str, Env]
+    envs: MapOf[Env]
     """by name"""
-    policies: dict[str, Policy]
+    policies: MapOf[Policy]
     """by name"""
     matches: Entries | None = None
     """what is played; left out where `rounds` lists it"""
@@ -175,7 +187,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """ticks from one boundary to the next: everything is saved, and can go on from it"""
     results: Results = Results()
     """lines of numbers in result.json, one per iteration"""
-    stop: dict[str, Any] = {}
+    stop: MapOf[Any] = {}
     """ends the run when a result meets any of them: key of a result to a number, or at_most"""
     best: Best | None = None
     """keeps the checkpoints of the boundary with the best result; null: none"""
@@ -183,11 +195,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """changes between two legs; null: none"""
     evaluation: Evaluation | None = None
     """while they learn; null: none"""
-    imports: tuple[Text, ...] = ()
+    imports: ListOf[Text] = ()
     """modules that every process imports before names are looked up: they register some"""
-    callbacks: tuple[ClassTarget | CallbackEntry, ...] = ()
+    callbacks: ListOf[ClassTarget | CallbackEntry] = ()
     """classes whose methods are called; or package.module:Class"""
-    loggers: tuple[ClassTarget | CallbackEntry, ...] = ("csv", "tensorboard")
+    loggers: ListOf[ClassTarget | CallbackEntry] = ("csv", "tensorboard")
     """where results go beside result.json"""
     record: Literal["nothing", "samples", "replays"] = "nothing"
     """of all that is played: columns, or what replays it"""
@@ -229,7 +241,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"one call of a game or an algorithm may take {self.call_limit:g} s; `{key}` can give it more"
 
     @property
-    def listed(self) -> tuple[Entries, ...]:
+    def listed(self) -> ListOf[Entries]:
         """The entries of each round where `rounds` lists them, else `matches` alone."""
         return (self.matches or (),) if isinstance(self.rounds, int) else self.rounds
 

@@ -101,7 +101,7 @@ def draw(
             if entry.versus:  # the policies of the learner's population, the players of the other one
                 past = (name for policy in rivals for name in view.snapshots.get(policy, ()))
                 policies = entry.versus if learner in entry.versus else entry.policies
-                view = replace(view, policies=policies, players=(*rivals, *past))
+                view = replace(view, policies=tuple(policies), players=(*rivals, *past))
             drawn = draw_opponents(entry, learner, view, free, rng, path=path)
         else:
             drawn = systematic(_weights(entry, learner, pool), free, rng)

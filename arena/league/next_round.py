@@ -23,14 +23,7 @@ import msgspec
 import numpy as np
 
 from arena.config.league import League
-from arena.config.matches import (
-    Knockout,
-    Match,
-    Matchmaking,
-    Nash,
-    Pairings,
-    Swiss,
-)
+from arena.config.matches import Knockout, Match, Matchmaking, Nash, Pairings, Swiss
 from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
 from arena.config.schema import Config, Policy
 from arena.league import matchmaking, population, snapshots

@@ -140,7 +140,7 @@ class History:
         gone = {name for made in before for name in made.dropped}
         self.changed = {name: options for name, options in changed.items() if name not in gone}
         self.options: Mapping[str, dict[str, Any]] = {
-            name: changed.get(name, policy.options) for name, policy in config.policies.items()
+            name: changed.get(name, dict(policy.options)) for name, policy in config.policies.items()
         }
 
     def pairings(self, place: str) -> list[tuple[tuple[str, ...], ...]]:

@@ -293,7 +293,7 @@ def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
         PlannedMatch(
             match=match.match,
             env=match.env,
-            env_kwargs=match.game.kwargs,
+            env_kwargs=dict(match.game.kwargs),
             lanes=match.lanes,
             seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
             sides=match.sides,

@@ -330,7 +330,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
     def tournaments(config: Config) -> dict[str, tuple[str, ...]]:
         """The players of each knockout and Swiss, which continue from one round to the next."""
         kinds = (Knockout, Swiss)
-        return {place: entry.policies for place, entry in config.places() if isinstance(entry, kinds)}
+        return {place: tuple(entry.policies) for place, entry in config.places() if isinstance(entry, kinds)}
 
     known = [setting(match) for _, match in before.known_matches()]
     had = " or ".join(dict.fromkeys(map(_quoted, known)))

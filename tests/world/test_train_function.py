@@ -400,11 +400,10 @@ def test_program_trains_compares_and_analyzes_and_says_nothing_else(tmp_path: Pa
 
 def test_every_key_has_a_docstring_that_editors_show() -> None:
     """In the classes that programs name; `arena list` and the JSON Schema have the same texts."""
-    for module, structs in arena._KEYS.items():
+    for name, module in arena._KEYS.items():
         tree = ast.parse(Path(import_module(module).__file__ or "").read_text())
         classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in structs.values():
-            for field, following in pairwise(classes[name]):
-                if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
-                    is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-                    assert is_text, (name, ast.unparse(field))
+        for field, following in pairwise(classes[name]):
+            if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
+                is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                assert is_text, (name, ast.unparse(field))
