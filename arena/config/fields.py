@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 import msgspec
 from msgspec import Meta
 
+from arena.errors import nearest_key
+
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
 Halves = Annotated[int, Meta(ge=1, le=2)]
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what a signed integer of 64 bits holds, as torch takes for a seed
@@ -38,11 +40,20 @@ MOST_ROLES = 500_000
 """The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 
-class AbstractStruct(msgspec.StructMeta, ABCMeta):
-    """The metaclass of structs with abstract methods."""
+class _KeysMeta(msgspec.StructMeta, ABCMeta):
+    if not TYPE_CHECKING:  # type checkers derive the keywords from the fields
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if unknown := next((name for name in kwargs if name not in cls.__struct_fields__), None):
+                raise TypeError(f"{cls.__name__} has no key {unknown!r}; {nearest_key(unknown, cls.__struct_fields__)}")
+            return super().__call__(*args, **kwargs)
 
 
-class Keyed(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Keys(msgspec.Struct, metaclass=_KeysMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the configuration, in Python a struct; may have abstract methods."""
+
+
+class Keyed(Keys, frozen=True, kw_only=True):
     """A struct that a file has below a key that names its kind, as `{round_robin: {env: g, policies: [a, b]}}`."""
 
     kind: ClassVar[str]  # the key
@@ -76,7 +87,7 @@ def flat(config: msgspec.Struct | Mapping[str, Any]) -> dict[str, str]:
     return dict(walk(plain(config), ""))
 
 
-class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShortForm(Keys, frozen=True, kw_only=True):
     """A struct that a file may also give in a shorter form."""
 
     short: ClassVar[Any] = None  # the type of that form; None: keys of the long form have other values

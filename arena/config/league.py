@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, ListOf, MapOf, Share, ShortForm
+from arena.config.fields import Count, Keys, ListOf, MapOf, Share, ShortForm
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -18,7 +17,7 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Half = Annotated[float, Meta(gt=0, le=0.5)]
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gate(Keys, frozen=True, kw_only=True):
     """What a policy has to prove before a snapshot of it joins: that it is better than its newest one."""
 
     elo: Elo = 20.0
@@ -29,7 +28,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """how probable it is that one is kept out which is better by that much"""
 
 
-class Snapshots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Snapshots(Keys, frozen=True, kw_only=True):
     """Past selves: they join the league as frozen players."""
 
     every: Count = 1
@@ -42,7 +41,7 @@ class Snapshots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """null: all join"""
 
 
-class Perturb(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Perturb(ShortForm, frozen=True, kw_only=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
     factors: ListOf[Factor]
@@ -73,7 +72,7 @@ class Perturb(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return whole + (whole < low) - (whole > high)
 
 
-class Evolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evolution(Keys, frozen=True, kw_only=True):
     """Population-based training: the worst become copies of the best, with other options."""
 
     every: Count = 1
@@ -101,7 +100,7 @@ class Evolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return size - replaced if self.keep is not None else min(replaced, size - replaced)
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Decided(Keys, frozen=True, kw_only=True):
     """When players that do not learn are ranked well enough."""
 
     error: Half = 0.05
@@ -110,7 +109,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """differences below this do not count"""
 
 
-class League(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class League(Keys, frozen=True, kw_only=True):
     """What happens between two rounds."""
 
     snapshots: Snapshots = Snapshots()

@@ -93,7 +93,7 @@ def parse_config(data: Config | Mapping[str, Any], *, source: str, overrides: Se
 
 def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
     try:
-        data = named(plain(data) if isinstance(data, Config) else data, "")
+        data = named(plain(data), "")
     except RecursionError as error:
         raise ConfigError("is nested too deeply, or a part of it holds itself", source=source) from error
     if not isinstance(data, Mapping):

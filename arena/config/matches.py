@@ -25,6 +25,7 @@ from arena.config.fields import (
     Count,
     Halves,
     Keyed,
+    Keys,
     ListOf,
     MapOf,
     Natural,
@@ -56,7 +57,7 @@ def reseated(seat: SeatEntry, policy: str) -> SeatEntry:
     return policy if isinstance(seat, str) else (policy,) * len(seat)
 
 
-class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatchSeats(ShortForm, frozen=True, kw_only=True):
     """A mapping with the key `seats`, in which `blue*50` stands for fifty entries `blue`."""
 
     @classmethod
@@ -83,7 +84,7 @@ class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {**value, "seats": repeated(value["seats"], "seats")}
 
 
-class Match(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Match(MatchSeats, frozen=True, kw_only=True):
     """One entry of `matches`: a game and the policies that play it."""
 
     env: str
@@ -136,7 +137,7 @@ class Match(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(self.names[seat] for seat in self.known_sides[side])
 
 
-class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Generator(Keyed, frozen=True, kw_only=True):
     """The keys that all generators of matches have."""
 
     env: str
@@ -220,7 +221,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (second, first) if len(first) == len(second) else self.pair(second[0], first[0])
 
 
-class PairsGenerator(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PairsGenerator(Generator, frozen=True, kw_only=True):
     """A generator of pairs, each of which has the same matches."""
 
     @abstractmethod
@@ -237,7 +238,7 @@ class PairsGenerator(Generator, frozen=True, kw_only=True, forbid_unknown_fields
         return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
 
 
-class RoundRobin(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoundRobin(PairsGenerator, frozen=True, kw_only=True):
     """Every policy against every other one."""
 
     kind: ClassVar[str] = "round_robin"
@@ -250,7 +251,7 @@ class RoundRobin(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_field
         return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
 
 
-class Gauntlet(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gauntlet(PairsGenerator, frozen=True, kw_only=True):
     """Every challenger against each of some others."""
 
     against: ListOf[str]
@@ -270,7 +271,7 @@ class Gauntlet(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=
         return itertools.starmap(self.pair, itertools.product(self.policies, self.against))
 
 
-class Mixtures(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mixtures(PairsGenerator, frozen=True, kw_only=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
@@ -285,7 +286,7 @@ class Mixtures(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=
         return itertools.combinations(itertools.combinations_with_replacement(self.policies, self.team_size), 2)
 
 
-class _Bracket(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Bracket(PairsGenerator, frozen=True, kw_only=True):
     """Pairs of neighbors, round after round; where the number is odd, one has a bye."""
 
     adaptive: ClassVar[bool] = True
@@ -303,7 +304,7 @@ class _Bracket(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=
         return len(self.policies) % 2
 
 
-class Knockout(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Knockout(_Bracket, frozen=True, kw_only=True):
     """The loser of a pairing is out; the winners of a round play the next one."""
 
     kind: ClassVar[str] = "knockout"
@@ -314,13 +315,13 @@ class Knockout(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (len(self.policies) - 1).bit_length()
 
 
-class Swiss(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Swiss(_Bracket, frozen=True, kw_only=True):
     """Neighbors in the standings that have not met yet; no policy is out."""
 
     kind: ClassVar[str] = "swiss"
 
 
-class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rule(Keyed, frozen=True, kw_only=True):
     """The options of a rule of matchmaking, and which opponents it can draw."""
 
     by_results: ClassVar[bool] = True  # whether the draw depends on who has won
@@ -337,7 +338,7 @@ class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return entry.others(learner) or (learner,)
 
 
-class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PastSelves(Rule, frozen=True, kw_only=True):
     """A learner meets snapshots of itself, all equally often."""
 
     self_play: Share = msgspec.field(default=0.5, name="self")
@@ -355,7 +356,7 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return fixed if fixed and not self.self_play else (learner, *fixed)
 
 
-class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Fictitious(Rule, frozen=True, kw_only=True):
     """Prioritized fictitious self-play: a learner meets all policies, more often those it has more to learn from."""
 
     weighting: Literal["hard", "variance", "linear"] = "hard"
@@ -373,7 +374,7 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return others if others and not self.self_play else (learner, *others)
 
 
-class Reset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reset(Keys, frozen=True, kw_only=True):
     """When an exploiter's snapshot joins the league and the exploiter restarts from its first weights."""
 
     after: Count | None = 20
@@ -386,7 +387,7 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """probability that a league exploiter restarts then; else it goes on as it is"""
 
 
-class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Exploiters(Rule, frozen=True, kw_only=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
     main: ListOf[str]
@@ -419,7 +420,7 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (learner, *(name for name in self.main if name != learner))
 
 
-class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Nash(Rule, frozen=True, kw_only=True):
     """Policy-space response oracles: a learner meets the equilibrium of all snapshots until it gains no more."""
 
     solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"
@@ -439,14 +440,14 @@ class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     draws_current: ClassVar[bool] = False
 
 
-class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Uncertainty(Rule, frozen=True, kw_only=True):
     """A policy meets the opponents against which a result would change the standings most."""
 
     kind: ClassVar[str] = "uncertainty"
     meets_itself: ClassVar[bool] = False
 
 
-class OwnRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnRule(Rule, ShortForm, frozen=True, kw_only=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Target = msgspec.field(name="class")
@@ -468,7 +469,7 @@ class OwnRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
 RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | OwnRule
 
 
-class Matchmaking(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Matchmaking(Generator, frozen=True, kw_only=True):
     """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
     against: ListOf[str] = ()
@@ -554,7 +555,7 @@ class Matchmaking(Generator, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(found)
 
 
-class Pairings(PairsGenerator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Pairings(PairsGenerator, frozen=True, kw_only=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
     generator: Target

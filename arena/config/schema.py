@@ -17,6 +17,7 @@ from arena.config.fields import (
     ClassTarget,
     Color,
     Count,
+    Keys,
     ListOf,
     MapOf,
     Natural,
@@ -34,7 +35,7 @@ Entries = ListOf[Match | GeneratorEntry]
 Schedule = Count | ListOf[Entries]
 
 
-class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TickRules(Keys, frozen=True, kw_only=True):
     """When external games form a tick, and when they are given up."""
 
     max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002
@@ -51,7 +52,7 @@ class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """as long as games may take to leave at the end"""
 
 
-class Env(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Env(Keys, frozen=True, kw_only=True):
     """One entry of `envs`."""
 
     make: Target
@@ -75,7 +76,7 @@ class Env(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return tuple((item, None) if isinstance(item, str) else next(iter(item.items())) for item in self.wrappers)
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Policy(Keys, frozen=True, kw_only=True):
     """One entry of `policies`."""
 
     algorithm: Target
@@ -101,7 +102,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class Evaluation(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evaluation(MatchSeats, frozen=True, kw_only=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count
@@ -120,7 +121,7 @@ class Evaluation(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """given to the function"""
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Results(Keys, frozen=True, kw_only=True):
     """When a line of numbers about the run is written to `result.json`."""
 
     every: Count | None = None
@@ -129,7 +130,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """episodes of which the means of a result are, at least, if there were so many"""
 
 
-class Best(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Best(Keys, frozen=True, kw_only=True):
     """Which checkpoints are kept as the best ones."""
 
     metric: Text
@@ -142,7 +143,7 @@ class Best(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return value > before if self.mode == "max" else value < before
 
 
-class CallbackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallbackEntry(Keys, frozen=True, kw_only=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Target = msgspec.field(name="class")
@@ -156,7 +157,7 @@ class CallbackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return entry if isinstance(entry, CallbackEntry) else cls(class_=entry)
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(Keys, frozen=True, kw_only=True):
     """A whole configuration.
 
     `to_yaml` writes its file, and `msgspec.structs.replace` makes another one with other keys. All other methods and

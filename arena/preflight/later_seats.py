@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from arena import registry
 from arena.config import Config
 from arena.config.matches import Match
 from arena.config.members import later_matches
 from arena.config.schema import Evaluation
 from arena.plan.build import make_plan
 from arena.plan.plan import UNBOUNDED_TICKS, Plan
+from arena.preflight.external import kind_of
 
 _STREAM = 0x6576616C  # separates an evaluation's random streams from those of the training
 
@@ -77,7 +77,7 @@ def _matches(config: Config, evaluation: Evaluation) -> tuple[Match, ...]:
     entries = [
         msgspec.structs.replace(entry, copies=1, env_kwargs={**entry.env_kwargs, **evaluation.env_kwargs})
         for _, entry in config.entries()
-        if registry.external_kind(config.envs[entry.env].make) is None
+        if kind_of(entry.env, config.envs[entry.env].make) is None
     ]
     if evaluation.seats is not None:
         entries = [msgspec.structs.replace(entry, seats=evaluation.seats, sides=None) for entry in entries]

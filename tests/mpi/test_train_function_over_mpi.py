@@ -47,6 +47,19 @@ def test_failures_and_late_mistakes_of_processes_are_raised(
     assert tuple(capfd.readouterr()) == ("", "")
 
 
+def test_processes_find_the_modules_that_the_program_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "own_games.py").write_text("from games import Countdown\nclass Mine(Countdown): pass\n")
+    (tmp_path / "programs" / "queue.py").write_text("raise RuntimeError('hides the module of Python')\n")
+    monkeypatch.syspath_prepend(tmp_path / "programs")
+    monkeypatch.chdir(tmp_path)
+    matches = [{"env": "game", "seats": ["blue"]}]
+    alone = config(envs={"game": {"make": "own_games:Mine"}}, policies={"blue": RANDOM}, matches=matches)
+    assert arena.train(alone, tmp_path / "trained", ranks=2).finished
+    with arena.Trainer(alone, run_dir=tmp_path / "held", ranks=2) as trainer:
+        assert trainer.train()["ticks"] == 40
+
+
 def test_a_line_of_a_game_that_looks_like_an_event_is_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

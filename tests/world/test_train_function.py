@@ -6,6 +6,7 @@ import ast
 import json
 import logging
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -192,17 +193,46 @@ def test_frames_without_their_package_name_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help_shows_the_public_name_and_each_key() -> None:
-    for structs in arena._KEYS.values():
-        for name in structs:
-            struct = getattr(arena, name)
-            assert struct.__name__ == name
-            lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
-            assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
-            assert all(line.partition(": ")[2] for line in lines), name
+    for name in arena._KEYS:
+        struct = getattr(arena, name)
+        assert struct.__name__ == struct.__qualname__ == name
+        lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
+        assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
+        assert all(line.partition(": ")[2] for line in lines), name
     assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
     policy = arena.Policy(algorithm="ppo")
     assert repr(policy).startswith("Policy(")
     assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
+    for key, message in (
+        ("tiks", "Config has no key 'tiks'; did you mean 'ticks'? known: best, callbacks, "),
+        ("env", "did you mean 'envs'?"),
+        ("self", "Config has no key 'self'; known: best"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            made(**{key: 3})
+    with pytest.raises(TypeError, match="PastSelves has no key 'self_ply'; did you mean 'self_play'"):
+        arena.PastSelves(**{"self_ply": 0.5})
+    with pytest.raises(TypeError, match="Missing required argument 'algorithm'"):
+        arena.Policy()
+
+
+def test_the_key_that_names_a_missing_module_is_told(tmp_path: Path) -> None:
+    missing = made(envs={"game": arena.Env(make="nowhere:Game")})
+    for attempt in (
+        lambda: arena.plan_run(missing),
+        lambda: arena.train(missing, tmp_path / "run", ranks=1),
+        lambda: arena.evaluate(missing, 2, run_dir=tmp_path / "run"),
+    ):
+        with pytest.raises(arena.ConfigError, match=r"envs\.game\.make: 'nowhere:Game': there is no module 'nowhere'"):
+            attempt()
+
+
+def test_a_mapping_may_hold_structs(tmp_path: Path) -> None:
+    data = config(policies={"blue": arena.Policy(**PPO), "red": arena.Policy(algorithm="random")})
+    assert arena.train(data, tmp_path / "run", ranks=1).finished
 
 
 def test_signal_ends_the_run_early_and_saves_it(tmp_path: Path) -> None:
@@ -308,6 +338,7 @@ holds_itself["itself"] = holds_itself
         ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; a conf"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs=holds_itself)}}, "a part of it holds itself"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs={"game": object()})}}, "envs.game.kwargs.game: found <obj"),
+        ({"matches": arena.Match(env="game", seats=["blue"])}, r"matches: found .* expected a list; put a single one"),
         ({"callbacks": (arena.Callback(),)}, r"callbacks\[0\]: found <.*, of the class Callback"),
         ({"policies": dict.fromkeys(("blue", "red"), arena.Policy(algorithm="popo", frozen=True))}, "'popo'"),
     ],
