@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,6 +53,9 @@ from arena.run.lead import scored
 from arena.run.loop import run_single_process
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
+
+_IN_PROCESS = threading.RLock()  # held by the thread whose run is in this process
+_WAIT_SECONDS = 5.0  # for another thread that looks at a plan or computes an action
 
 
 class RunResult(NamedTuple):
@@ -261,7 +265,10 @@ class Listener(Output):
 def untouched_process() -> Iterator[None]:
     """Restores working directory, signal handlers, logging, random streams, and torch's threads and algorithms.
 
-    For a run in the process of a user's program.
+    For a run in the process of a user's program, one thread at a time.
+
+    Raises:
+        ConfigError: another thread is in one, and does not leave it within some seconds.
     """
 
     def algorithms(torch: Any) -> tuple[bool, ...]:
@@ -273,6 +280,11 @@ def untouched_process() -> Iterator[None]:
         efficient, cudnn = torch.backends.cuda.mem_efficient_sdp_enabled(), torch.backends.cudnn
         return deterministic, warn_only, efficient, cudnn.allow_tf32, cudnn.benchmark
 
+    if not _IN_PROCESS.acquire(timeout=_WAIT_SECONDS):
+        raise ConfigError(
+            "another thread of this program has a run in this process, and random streams and signals are the "
+            "process's; let one run follow the other, or give each processes of its own by ranks=2 or more"
+        )
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = 0 if torch is None else torch.get_num_threads()
@@ -294,6 +306,7 @@ def untouched_process() -> Iterator[None]:
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
             torch.backends.cuda.enable_mem_efficient_sdp(efficient)
             torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
+        _IN_PROCESS.release()
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from mypy import api
+from mypy import api as mypy_api
 
 import arena
 import user_program
@@ -28,7 +30,7 @@ from arena.cli.main import main
 from arena.config import load_config
 from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
-from arena.run import mpirun
+from arena.run import api, mpirun
 from games import Countdown
 from in_process import one_match
 from policies.random import Random
@@ -203,6 +205,27 @@ def test_help_shows_the_public_name_and_each_key() -> None:
     policy = arena.Policy(algorithm="ppo")
     assert repr(policy).startswith("Policy(")
     assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+def test_one_thread_at_a_time_has_a_run_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_WAIT_SECONDS", 0)
+    begun, ends = threading.Event(), threading.Event()
+
+    def wait(event: arena.Event) -> None:
+        begun.set()
+        ends.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(arena.train, config(), tmp_path / "first", ranks=1, on_event=wait)
+        first.add_done_callback(lambda _: begun.set())
+        begun.wait()
+        try:
+            with pytest.raises(arena.ConfigError, match="another thread of this program has a run in this process"):
+                arena.train(config(), tmp_path / "second", ranks=1)
+        finally:
+            ends.set()
+        assert first.result().finished
+    assert arena.train(config(), tmp_path / "second", ranks=1).finished
 
 
 def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
@@ -399,7 +422,7 @@ def with_mistakes(folder: Path) -> Path:
 @pytest.mark.slow
 def test_strict_mypy_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
     def found(program: Path) -> str:
-        return api.run(["--strict", "--cache-dir", str(tmp_path), str(program)])[0]
+        return mypy_api.run(["--strict", "--cache-dir", str(tmp_path), str(program)])[0]
 
     assert "Success" in found(PROGRAM)
     wrong = found(with_mistakes(tmp_path))
