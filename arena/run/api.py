@@ -27,7 +27,7 @@ import numpy as np
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
-from arena.diagnostics.start_folder import started_here
+from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, in_python, located
 from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
@@ -83,6 +83,7 @@ def train(
     ranks: RankCount | None = None,
     on_event: Callable[[Event], None] | None = None,
     *,
+    hosts: str | None = None,
     resume: bool = False,
 ) -> RunResult:
     """Runs a configuration to its end.
@@ -96,6 +97,7 @@ def train(
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
             raised when the run has ended.
+        hosts: of the processes and their slots, as `a:4,b:4`; None: this machine, or the allocation.
         resume: whether the run in the folder goes on with this configuration, as by `arena train --resume`; without
             `run_dir` that of the run folder given, or the newest one of `runs/<name>`.
 
@@ -115,21 +117,26 @@ def train(
         run_dir = source.folder.path
     place = None if run_dir is None else str(run_dir)
     with located(source=source.path):
-        plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
-        listener = Listener(on_event)
-        if plan.processes > 1:
+        known = () if hosts is None else parse_hosts(hosts)
+        plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)
+        listener, starts = Listener(on_event), plan.processes > 1 or bool(known)  # one may have to run elsewhere
+        if starts:
             refuse_main(read, ", or use ranks=1")
-        if plan.processes == 1:
+        if not starts:
             with untouched_process():
                 run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
-            with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
+            shared = anchored(".") if known else None  # the first host may be another one
+            with tempfile.TemporaryDirectory(prefix=".arena-train-", dir=shared) as home:
                 path = Path(home) / "config.yaml"
                 path.write_text(resolved_yaml(read))
                 program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={plan.processes}"]
                 program += [f"--run-dir={place}"] * (place is not None) + ["--resume"] * resume
-                status = mpirun.run(plan.processes, program, restarts=read.restarts, listener=listener)
+                restarts, scale = read.restarts, read.scale
+                status = mpirun.run(
+                    plan.processes, program, restarts=restarts, scale=scale, hosts=known, listener=listener
+                )
     if listener.error is not None:
         raise listener.error
     if status == MISTAKE:
