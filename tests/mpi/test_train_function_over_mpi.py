@@ -34,6 +34,18 @@ def test_three_processes_play_the_run_of_one_and_print_nothing(
     assert len([*(tmp_path / "three" / "logs").iterdir()]) == 3
 
 
+def test_hosts_are_named_as_for_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for ranks in (1, 2):
+        result = arena.train(config(), tmp_path / str(ranks), ranks=ranks, hosts="localhost:2")
+        assert result.finished and len([*(tmp_path / str(ranks) / "logs").iterdir()]) == ranks
+    with pytest.raises(arena.ConfigError, match="cannot take 3 ranks"):
+        arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:2")
+    with pytest.raises(arena.ConfigError, match="hosts="):
+        arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
 def test_failures_and_late_mistakes_of_processes_are_raised(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
