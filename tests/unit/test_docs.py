@@ -221,6 +221,7 @@ PUBLIC = {
             "Uncertainty",
             "evaluate",
             "export",
+            "export_hub",
             "load_policy",
             "open_run",
             "plan_run",
