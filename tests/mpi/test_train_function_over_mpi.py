@@ -41,7 +41,7 @@ def test_hosts_are_named_as_for_the_command(tmp_path: Path, monkeypatch: pytest.
         assert result.finished and len([*(tmp_path / str(ranks) / "logs").iterdir()]) == ranks
     with pytest.raises(arena.ConfigError, match="cannot take 3 ranks"):
         arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:2")
-    with pytest.raises(arena.ConfigError, match="hosts="):
+    with pytest.raises(arena.ConfigError, match="hosts: expected hosts and their slots"):
         arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:x")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
