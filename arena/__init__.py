@@ -19,16 +19,11 @@ from arena.errors import (
 
 if TYPE_CHECKING:
     from arena.callbacks import Callback
-    from arena.config.league import DecidedConfig as Decided, EvolutionConfig as Evolution, GateConfig as Gate
-    from arena.config.league import LeagueConfig as League, PerturbConfig as Perturb, SnapshotsConfig as Snapshots
-    from arena.config.matches import CustomPairings as Pairings, CustomRule as OwnRule, Exploiters, Fictitious
-    from arena.config.matches import GauntletConfig as Gauntlet, KnockoutConfig as Knockout, MatchConfig as Match
-    from arena.config.matches import MatchmakingConfig as Matchmaking, MixturesConfig as Mixtures, Nash, PastSelves
-    from arena.config.matches import ResetConfig as Reset, RoundRobinConfig as RoundRobin, SwissConfig as Swiss
-    from arena.config.matches import Uncertainty
-    from arena.config.schema import BestConfig as Best, CallbackConfig as CallbackEntry, Config, EnvConfig as Env
-    from arena.config.schema import EvaluationConfig as Evaluation, PolicyConfig as Policy
-    from arena.config.schema import ResultsConfig as Results, TickRules
+    from arena.cli.hub import export_hub
+    from arena.config.league import Decided, Evolution, Gate, League, Perturb, Snapshots
+    from arena.config.matches import Exploiters, Fictitious, Gauntlet, Knockout, Match, Matchmaking, Mixtures, Nash
+    from arena.config.matches import OwnRule, Pairings, PastSelves, Reset, RoundRobin, Swiss, Uncertainty
+    from arena.config.schema import Best, CallbackEntry, Config, Env, Evaluation, Policy, Results, TickRules
     from arena.game.api import BatchedEnv, Frame, Interface, Step
     from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
@@ -111,6 +106,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "export",
+    "export_hub",
     "load_policy",
     "open_run",
     "plan_run",
@@ -124,42 +120,13 @@ __all__ = [
     "train",
 ]
 
-_KEYS = {  # of a configuration, by the names that they have in a program
-    "arena.config.schema": {
-        "Config": "Config",
-        "Env": "EnvConfig",
-        "Policy": "PolicyConfig",
-        "Evaluation": "EvaluationConfig",
-        "Results": "ResultsConfig",
-        "Best": "BestConfig",
-        "CallbackEntry": "CallbackConfig",
-        "TickRules": "TickRules",
-    },
-    "arena.config.matches": {
-        "Match": "MatchConfig",
-        "RoundRobin": "RoundRobinConfig",
-        "Gauntlet": "GauntletConfig",
-        "Mixtures": "MixturesConfig",
-        "Knockout": "KnockoutConfig",
-        "Swiss": "SwissConfig",
-        "Matchmaking": "MatchmakingConfig",
-        "Pairings": "CustomPairings",
-        "PastSelves": "PastSelves",
-        "Fictitious": "Fictitious",
-        "Exploiters": "Exploiters",
-        "Reset": "ResetConfig",
-        "Nash": "Nash",
-        "Uncertainty": "Uncertainty",
-        "OwnRule": "CustomRule",
-    },
-    "arena.config.league": {
-        "League": "LeagueConfig",
-        "Snapshots": "SnapshotsConfig",
-        "Gate": "GateConfig",
-        "Evolution": "EvolutionConfig",
-        "Perturb": "PerturbConfig",
-        "Decided": "DecidedConfig",
-    },
+_KEYS = {  # the structs of a configuration
+    **dict.fromkeys(("Decided", "Evolution", "Gate", "League", "Perturb", "Snapshots"), "arena.config.league"),
+    **dict.fromkeys(("Exploiters", "Fictitious", "Gauntlet", "Knockout", "Match"), "arena.config.matches"),
+    **dict.fromkeys(("Matchmaking", "Mixtures", "Nash", "OwnRule", "Pairings", "PastSelves"), "arena.config.matches"),
+    **dict.fromkeys(("Reset", "RoundRobin", "Swiss", "Uncertainty"), "arena.config.matches"),
+    **dict.fromkeys(("Best", "CallbackEntry", "Config", "Env", "Evaluation", "Policy"), "arena.config.schema"),
+    **dict.fromkeys(("Results", "TickRules"), "arena.config.schema"),
 }
 _MODULES = {
     "Callback": "arena.callbacks",
@@ -175,6 +142,7 @@ _MODULES = {
     "Trainer": "arena.trainer",
     "load_policy": "arena.serving",
     "export": "arena.serving.export",
+    "export_hub": "arena.cli.hub",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
     ),
@@ -182,12 +150,11 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    for module, structs in _KEYS.items():
-        if name in structs:
-            from arena.config.descriptions import documented
+    if name in _KEYS:
+        from arena.config.descriptions import documented
 
-            globals()[name] = documented(getattr(import_module(module), structs[name]), name)
-            return globals()[name]
+        globals()[name] = documented(getattr(import_module(_KEYS[name]), name))
+        return globals()[name]
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_MODULES[name]), name)

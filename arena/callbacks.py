@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.config.fields import ClassTarget
-from arena.config.schema import CallbackConfig
+from arena.config.schema import CallbackEntry
 from arena.errors import CallbackFailed, ConfigError, located, nearest
 from arena.registry import callback_target, check_method, load_class, logger_target, made_object, where_raised
 
@@ -147,7 +147,7 @@ METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that a run calls."""
 
 
-Entries = Sequence[ClassTarget | CallbackConfig]
+Entries = Sequence[ClassTarget | CallbackEntry]
 
 
 def made(entries: Entries, key: str = "callbacks") -> list[Any]:
@@ -160,7 +160,7 @@ def made(entries: Entries, key: str = "callbacks") -> list[Any]:
             method is misspelt or takes other arguments, or the class does not take the options.
     """
     found = []
-    for index, entry in enumerate(map(CallbackConfig.of, entries)):
+    for index, entry in enumerate(map(CallbackEntry.of, entries)):
         path = f"{key}[{index}]"
         with located(path=path):
             cls = load_class((logger_target if key == "loggers" else callback_target)(entry.class_))
@@ -233,7 +233,7 @@ class Callbacks:
         self.measured: list[MeasureLine] = []
         self._started = self._ended = False
         listeners = [
-            _Listener(f"{kind} {CallbackConfig.of(entry).class_}", item, kind == "logger")
+            _Listener(f"{kind} {CallbackEntry.of(entry).class_}", item, kind == "logger")
             for kind, of in (("callback", entries), ("logger", loggers))
             for entry, item in zip(of, made(of, f"{kind}s"), strict=True)
         ]

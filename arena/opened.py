@@ -86,7 +86,12 @@ class Run:
         return rows
 
     def results(self) -> Table:
-        """The lines of `result.json`, nested as they are; NaN for null."""
+        """A row for each line of `result.json`, the newest last, nested as the lines are; NaN for null.
+
+        Columns, among others: `training_iteration`, `ticks`, `episodes_total`, `episode_reward_mean`, `done`;
+        mappings by policy are `policy_reward_mean`, `policy_win_rate` and, in a league, `ratings`; `info` has what the
+        algorithms log. `pandas.json_normalize` makes a column of each nested number.
+        """
         return Table(read_results(self.folder))
 
     def metrics(self) -> Table:

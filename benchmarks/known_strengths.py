@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config.league import GateConfig
+from arena.config.league import Gate
 from arena.league.metagame import payoff
 from arena.league.ratings import ranking, ratings
 from arena.league.ratings.sprt import Verdict, state
@@ -133,7 +133,7 @@ class Gated(NamedTuple):
     games: int
 
 
-def gate(rule: GateConfig, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
+def gate(rule: Gate, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
     """Applies the test after every batch of games of player 0 against player 1."""
     score, chances = Score(), truth.chances(0, 1)
     while (verdict := state(rule, score).verdict) is Verdict.OPEN and score.games < most:

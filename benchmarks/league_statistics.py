@@ -36,13 +36,13 @@ from typing import NamedTuple
 import numpy as np
 
 import known_strengths as leagues
-from arena.config.league import GateConfig
+from arena.config.league import Gate
 from arena.league.ratings.sprt import Verdict
 from harness import Case, Measured, Report, Sample, Settings, Summary, interleave, main, method, say
 from known_strengths import Truth
 
 PLAYERS, DEVIATION, GAMES = 8, 150.0, 20  # of the leagues whose intervals are counted
-GATE, MOST_GATED = GateConfig(elo=20, alpha=0.05, beta=0.05), 100_000
+GATE, MOST_GATED = Gate(elo=20, alpha=0.05, beta=0.05), 100_000
 ERROR, BATCH = 0.05, 11
 COVERED = {
     "coverage": ("ratings covered", "payoff entries covered"),

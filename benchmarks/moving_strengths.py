@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config import parse_config
-from arena.config.matches import MatchmakingConfig
+from arena.config.matches import Matchmaking
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import Ratings, fit
@@ -97,7 +97,7 @@ def truth(movement: str, rng: np.random.Generator) -> Truth:
 
 
 @lru_cache
-def entry_of(name: str) -> MatchmakingConfig:
+def entry_of(name: str) -> Matchmaking:
     """A generator of this rule for all learners."""
     config = parse_config(
         {
@@ -112,7 +112,7 @@ def entry_of(name: str) -> MatchmakingConfig:
         source="league.yaml",
     )
     ((_, entry),) = config.places()
-    assert isinstance(entry, MatchmakingConfig)
+    assert isinstance(entry, Matchmaking)
     return entry
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from arena.cli.arguments import RemovedOption, positive_int
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, RunFailed, pluralize, shown
-from arena.league.sources import FORM, named_in_run
+from arena.league.sources import FORM
 from arena.records.formats import ExportReport, document_text
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
 from arena.terminal.output import complain, say
@@ -77,11 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise ConfigError("is for --hub, which evaluates", path="--episodes")
         if arguments.policy is None:
             raise ConfigError(f"name the policy of a run, by {FORM}", path="arena export")
-        source, named = named_in_run(arguments.policy)
         if arguments.hub is not None:
-            from arena.cli.hub import write_hub  # imports all that plays
+            from arena.cli.hub import export_hub  # imports all that plays
 
-            for line in write_hub(source, named, arguments.hub, episodes=arguments.episodes or 100):
+            for line in export_hub(arguments.policy, arguments.hub, episodes=arguments.episodes or 100):
                 say(line)
             say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
             return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,7 +19,7 @@ from arena.config import yaml
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, WriteError
 from arena.league.ratings.intervals import of_share
-from arena.league.sources import Named, Source
+from arena.league.sources import named_in_run
 from arena.loggers.artifacts import published_config
 from arena.records import checkpoint as checkpoints
 from arena.records.atomic import make_folder, writing
@@ -55,23 +54,27 @@ A network for ONNX Runtime, if the algorithm has one, is in `models/`.
 """
 
 
-def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterator[str]:
-    """Evaluates a policy and writes the folder; yields a line for each part that is left out, and the result.
+def export_hub(name: Path | str, to: Path | str, *, episodes: int = 100) -> list[str]:
+    """Evaluates a policy and writes a folder for the Hugging Face hub, as `arena export --hub`.
 
     Args:
-        source: the run.
-        named: the policy of it, and its checkpoint.
+        name: `RUN:POLICY@TICK`; without `@TICK` the newest checkpoint.
         to: the folder, which must not hold files.
         episodes: of the evaluation, at least.
 
+    Returns:
+        a line for each part that is left out, such as a video of a game without pictures, and one with the result.
+
     Raises:
-        ConfigError: no such checkpoint, or the folder holds files.
+        ConfigError: no such run, policy or checkpoint, or the folder holds files.
         RunFailed: a game has failed.
         WriteError: the files cannot be written.
     """
+    lines: list[str] = []
+    source, named = named_in_run(name)
     config, policy, target, learned = source.config, named.policy, anchored(to), source.checkpoint(named)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError("holds files already; name another folder", path="--hub", source=str(target))
+        raise ConfigError("holds files already; name another folder", source=str(target))
     algorithm, tick = config.policies[policy].algorithm, checkpoints.load(learned).boundary
     entries = [entry for _, entry in config.entries() if policy in entry.names]
     games = sorted({config.envs[entry.env].make.rpartition(":")[2] for entry in entries})
@@ -96,12 +99,12 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
         try:
             export(f"{part.path}:{policy}")
         except (ConfigError, ExportError, WriteError) as error:
-            yield f"without a network for other runtimes: {getattr(error, 'message', error)}"
+            lines.append(f"without a network for other runtimes: {getattr(error, 'message', error)}")
         video = part.path / "replay.mp4"
         try:
             write_newest(row["folder"], video, policy)
         except (ConfigError, ReplayDiffers, WriteError) as error:
-            yield f"without a video: {getattr(error, 'message', error)}"
+            lines.append(f"without a video: {getattr(error, 'message', error)}")
         mean, high = row["return"], row["return_high"]
         metrics = {"mean_reward": f"{mean:.2f}{'' if high is None else f' +/- {high - mean:.2f}'}"}
         if row["games"]:
@@ -134,4 +137,4 @@ def write_hub(source: Source, named: Named, to: str, *, episodes: int) -> Iterat
         )
         (part.path / "README.md").write_text(card)
         part.path.rename(target)
-    yield f"{policy} at tick {tick}: {result}"
+    return [*lines, f"{policy} at tick {tick}: {result}"]

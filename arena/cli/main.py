@@ -8,6 +8,7 @@ A command's module is imported when the command is used: `arena --help` starts n
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -80,8 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.parse_args(argv, arguments)
             with guarded_output(lasts=arguments.plays):
                 mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
-                if Start.folder not in sys.path:
-                    sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
+                # So that a configuration can name a user's own `my_module:MyWorker`; also one that lies where only the
+                # program that has started this process looks. Last, where it hides no other module.
+                for folder in (Start.folder, *os.environ.get(mpirun.MODULES_VARIABLE, "").split(os.pathsep)):
+                    if folder and folder not in sys.path:
+                        sys.path.append(folder)
                 status = int(arguments.command(arguments))
                 sys.stdout.flush()  # here an error can still be reported
                 return status

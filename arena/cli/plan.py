@@ -13,7 +13,7 @@ from itertools import pairwise
 from arena import registry
 from arena.cli.arguments import add_config, add_ranks
 from arena.config import load_with_origin
-from arena.config.schema import EvaluationConfig
+from arena.config.schema import Evaluation
 from arena.errors import ConfigError, listed, pluralize
 from arena.plan.build import make_plan, on_hosts
 from arena.plan.deadlock import waiting_text
@@ -91,7 +91,7 @@ def _text(
     *,
     hosts: Sequence[str],
     rounds: Sequence[str],
-    evaluation: EvaluationConfig | None,
+    evaluation: Evaluation | None,
 ) -> str:
     """The table and all lines below it; `ranks` says why the plan has as many processes as it has."""
     waiting, refused = waiting_text(plan, examination.schedules)
@@ -130,7 +130,7 @@ def _text(
     return "\n\n".join(sections)
 
 
-def _evaluation_line(evaluation: EvaluationConfig, plan: Plan) -> str:
+def _evaluation_line(evaluation: Evaluation, plan: Plan) -> str:
     """When frozen copies play, how much, and who."""
     who, changed = "who trains, in the same matches", ""
     if evaluation.env_kwargs:

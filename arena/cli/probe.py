@@ -23,7 +23,7 @@ import msgspec
 
 from arena import registry
 from arena.config.fields import ONLY_ACT
-from arena.config.schema import PolicyConfig
+from arena.config.schema import Policy
 from arena.diagnostics.profile import Activity
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Deadlock, pluralize
@@ -105,7 +105,7 @@ def probe(plan: Plan) -> Probe:
 def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     """Seconds that a match took, and those of them in which its game ran."""
     seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
-    policies = {name: PolicyPlan(name, PolicyConfig(algorithm="random"), workers) for name, workers in seats.items()}
+    policies = {name: PolicyPlan(name, Policy(algorithm="random"), workers) for name, workers in seats.items()}
     config = msgspec.structs.replace(plan.config.games_alone(), ticks=ticks, loggers=(), rounds=1)
     small = Plan(config, policies, (match,), ranks=(all_roles([match]),))
     clock = _PlayClock()

@@ -18,8 +18,8 @@ import yaml
 
 from arena import registry
 from arena.cli.arguments import RemovedOption, add_overrides, non_negative_float, non_negative_int, positive_int
-from arena.config.matches import MatchConfig
-from arena.config.schema import Config, EnvConfig, TickRules
+from arena.config.matches import Match
+from arena.config.schema import Config, Env, TickRules
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located
 from arena.external.connection import Connection
@@ -274,8 +274,8 @@ def _match(
         names = tuple(f"agent_{place}" for place in range(first.team if as_team else 1))
         interface = replace(first.interface.part([0] * len(names)), entities=names)
         seat = SeatPlan(0, policy, names)
-        described = MatchConfig(env=policy, seats=(policy,), lanes=_SLOTS)
-        match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path=policy)
+        described = Match(env=policy, seats=(policy,), lanes=_SLOTS)
+        match = MatchPlan(0, 0, 0, described, Env(make=""), (seat,), path=policy)
         return match, partial(_http_games, interface, arguments)
     matches, number = make_plan(config, ranks=1).matches, arguments.match or 0
     if not 0 <= number < len(matches):

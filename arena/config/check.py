@@ -16,14 +16,14 @@ from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.fields import MOST_ROLES
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
-    CustomPairings,
     Exploiters,
-    GauntletConfig,
+    Gauntlet,
     Generator,
     GeneratorEntry,
-    MatchConfig,
-    MatchmakingConfig,
-    MixturesConfig,
+    Match,
+    Matchmaking,
+    Mixtures,
+    Pairings,
     SeatEntry,
 )
 from arena.config.members import check_drawn
@@ -100,11 +100,11 @@ def check(config: Config) -> None:
             check_key(key, policies, evaluates=evaluates, rates=config.round_count > 1)
 
 
-def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
+def check_entries(config: Config, placed: Sequence[tuple[str, Match | GeneratorEntry]]) -> None:
     """Refuses entries of `matches`, with their places, that contradict themselves or the rest of the configuration."""
     for path, entry in placed:
         _check_known(entry.env, config.envs, "environment", f"{path}.env")
-        if isinstance(entry, MatchConfig):
+        if isinstance(entry, Match):
             _check_match(config, entry, path)
         else:
             _check_generator(config, entry, path)
@@ -146,7 +146,7 @@ def _check_listed(config: Config) -> None:
                 )
 
 
-def _check_match(config: Config, match: MatchConfig, path: str) -> None:
+def _check_match(config: Config, match: Match, path: str) -> None:
     if not match.seats:
         raise ConfigError("is empty; a match needs at least one seat", path=f"{path}.seats")
     for index, seat in enumerate(match.seats):
@@ -192,7 +192,7 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         raise ConfigError(f"found {len(entry.policies)} of them; `{entry.kind}` needs {least}", path=f"{path}.policies")
     if entry.sides is not None:
         _check_side_sizes(entry, f"{path}.sides")
-    if isinstance(entry, MatchmakingConfig) and entry.versus:
+    if isinstance(entry, Matchmaking) and entry.versus:
         _check_players(config, entry.versus, f"{path}.versus")
         for index, name in enumerate(entry.versus):
             if name in entry.policies:
@@ -210,14 +210,14 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
                 "is not defined for two populations; use past_selves, fictitious, uncertainty, or a rule of your own",
                 path=f"{path}.rule",
             )
-    if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
+    if isinstance(entry, (Gauntlet, Matchmaking)):
         _check_players(config, entry.against, f"{path}.against")
         for index, name in enumerate(entry.against):
             if name in entry.policies:
                 raise ConfigError(f"{name!r} is one of `policies` already", path=f"{path}.against[{index}]")
-        if isinstance(entry, GauntletConfig) and not entry.against:
+        if isinstance(entry, Gauntlet) and not entry.against:
             raise ConfigError("is empty; a gauntlet needs at least one opponent", path=f"{path}.against")
-    if not isinstance(entry, CustomPairings):
+    if not isinstance(entry, Pairings):
         return
     if entry.opening is None and len(entry.policies) < 2:
         raise ConfigError(
@@ -256,9 +256,9 @@ def _check_side_sizes(entry: Generator, path: str) -> None:
     for place, entity in enumerate(named):
         if entity in named[:place]:
             raise ConfigError(f"{entity!r} is listed twice", path=path)
-    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, MixturesConfig):
+    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, Mixtures):
         raise ConfigError("mixtures are of teams of one size; write two sides of equal size", path=path)
-    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, CustomPairings) and entry.both_sides:
+    if entry.sizes[0] != entry.sizes[1] and isinstance(entry, Pairings) and entry.both_sides:
         raise ConfigError(
             "is not allowed with sides of unequal size, which a mixed team cannot exchange; let the generator return "
             "each pairing twice",

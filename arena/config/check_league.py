@@ -5,16 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from arena.config.league import EvolutionConfig, GateConfig, LeagueConfig, SnapshotsConfig
-from arena.config.matches import (
-    Exploiters,
-    Fictitious,
-    KnockoutConfig,
-    MatchmakingConfig,
-    Nash,
-    PastSelves,
-    Uncertainty,
-)
+from arena.config.league import Evolution, Gate, League, Snapshots
+from arena.config.matches import Exploiters, Fictitious, Knockout, Matchmaking, Nash, PastSelves, Uncertainty
 from arena.config.members import (
     exploiters_of,
     gated,
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
     from arena.config.schema import Config
 
 _FEWEST_BY_SPREAD = 3  # the weakest, the strongest and the newest stay
-_USUAL = SnapshotsConfig()
+_USUAL = Snapshots()
 
 
 def check_winners(config: Config) -> None:
@@ -50,13 +42,13 @@ def check_winners(config: Config) -> None:
 def check_rounds(config: Config) -> None:
     """Refuses rounds, generators that depend on them, and a league, where they do not fit together."""
     for path, generator in generators_of(config):
-        needed = generator.rounds if isinstance(generator, KnockoutConfig) else 2
+        needed = generator.rounds if isinstance(generator, Knockout) else 2
         if generator.adaptive and config.round_count < needed:
             why = f"{generator.kind} needs two or more: its matches depend on the results of earlier rounds"
-            if isinstance(generator, KnockoutConfig):
+            if isinstance(generator, Knockout):
                 why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
             raise ConfigError(f"found {config.round_count}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
-        if isinstance(generator, MatchmakingConfig):
+        if isinstance(generator, Matchmaking):
             _check_matchmaking(config, generator, path)
     league = config.league
     if league is None:
@@ -73,7 +65,7 @@ def check_rounds(config: Config) -> None:
     _check_every(config, snapshots.every, "league.snapshots.every")
     if snapshots.gate is not None:
         _check_gate(config, snapshots.gate, "league.snapshots.gate")
-    set_keys = [key for key in SnapshotsConfig.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
+    set_keys = [key for key in Snapshots.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
     by_time = [key for key in set_keys if key in ("every", "gate")]
     if by_time and may_be_frozen(config) and not snapshotted(config):
         text = "has no effect: with the rule `nash` a snapshot joins when its policy gains no more; leave it out"
@@ -100,7 +92,7 @@ def check_rounds(config: Config) -> None:
             raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
 
 
-def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
+def _check_matchmaking(config: Config, entry: Matchmaking, path: str) -> None:
     rule = entry.rule
     if not rule.draws_others:  # each learner meets only itself
         text = "has no effect with `self: 1` (pure self-play)"
@@ -174,7 +166,7 @@ def _check_every(config: Config, every: int, path: str) -> None:
         raise ConfigError(f"found {every}, which never happens in {config.round_count} rounds; {most}", path=path)
 
 
-def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
+def _check_gate(config: Config, gate: Gate, path: str) -> None:
     if gate.alpha + gate.beta >= 1:
         text = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
         raise ConfigError(text, path=f"{path}.alpha")
@@ -218,7 +210,7 @@ def most_gate_games(config: Config, name: str) -> int:
 
     Counts one game per lane and tick, equally many from each side, as the gate does.
     """
-    every = (config.league or LeagueConfig()).snapshots.every
+    every = (config.league or League()).snapshots.every
     rounds = (config.round_count - 1) // every * every - every  # from the first snapshot to the gate's last decision
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
@@ -230,7 +222,7 @@ def most_gate_games(config: Config, name: str) -> int:
     return lanes * config.ticks
 
 
-def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
+def _check_evolution(config: Config, rule: Evolution, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
     exploiters = exploiters_of(config)
     for index, name in enumerate(rule.policies or ()):
@@ -254,7 +246,7 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
         )
     smallest = min(map(len, found))
     if rule.keep is not None:
-        if rule.share != EvolutionConfig().share:
+        if rule.share != Evolution().share:
             raise ConfigError("says which policies survive; leave out `share`", path=f"{path}.keep")
         if rule.keep >= smallest:
             raise ConfigError(

@@ -124,7 +124,7 @@ def _convert_value(kind: Any, value: Any, path: str) -> Any:
         return convert(kind, value, path)
     if get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"found {show(value)}; expected a list", path=path)
+            raise ConfigError(f"found {show(value)}; expected a list; put a single one into [ ]", path=path)
         return tuple(_convert_value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
     if get_origin(kind) is not dict or not _is_struct(get_args(kind)[1]):
         return _convert_leaf(kind, value, path)

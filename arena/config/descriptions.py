@@ -38,8 +38,8 @@ def descriptions_of(declared: type[Any]) -> dict[str, str]:
     return found
 
 
-def documented(struct: Any, name: str) -> Any:
-    """A struct of the configuration under its public name, with a line for each key in its docstring, for `help`."""
+def documented(struct: Any) -> Any:
+    """A struct of the configuration, with a line for each key in its docstring, for `help`."""
     kinds: dict[str, str] = {}
     for cls in struct.__mro__:
         kinds = vars(cls).get("__annotations__", {}) | kinds
@@ -48,5 +48,5 @@ def documented(struct: Any, name: str) -> Any:
         text = said.get(key, "").replace("null", "None")
         also = "; or the class or function itself" if "Target" in kinds[key] else ""
         lines.append(f"    {key}: {text}{also}")
-    struct.__name__, struct.__doc__ = name, "\n".join(lines)
+    struct.__doc__ = "\n".join(lines)
     return struct

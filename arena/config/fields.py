@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from arena.errors import nearest_key
 
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
 Halves = Annotated[int, Meta(ge=1, le=2)]
@@ -16,12 +18,17 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Text = Annotated[str, Meta(min_length=1)]
+T = TypeVar("T")
 if TYPE_CHECKING:
     Target: TypeAlias = Any
     ClassTarget: TypeAlias = str | type[Any]
+    ListOf: TypeAlias = Sequence[T]
+    MapOf: TypeAlias = Mapping[str, T]
 else:
     Target = ClassTarget = Text
-"""What a short name or `package.module:attribute` names; in Python also the class or function itself."""
+    ListOf, MapOf = tuple[T, ...], dict[str, T]
+"""What a short name or `package.module:attribute` names; in Python also the class or function itself. In Python any
+sequence is a list and any mapping a mapping; `decode` makes tuples and dictionaries of them."""
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
 
 OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
@@ -33,11 +40,20 @@ MOST_ROLES = 500_000
 """The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 
-class AbstractStruct(msgspec.StructMeta, ABCMeta):
-    """The metaclass of structs with abstract methods."""
+class _KeysMeta(msgspec.StructMeta, ABCMeta):
+    if not TYPE_CHECKING:  # type checkers derive the keywords from the fields
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if unknown := next((name for name in kwargs if name not in cls.__struct_fields__), None):
+                raise TypeError(f"{cls.__name__} has no key {unknown!r}; {nearest_key(unknown, cls.__struct_fields__)}")
+            return super().__call__(*args, **kwargs)
 
 
-class Keyed(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Keys(msgspec.Struct, metaclass=_KeysMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the configuration, in Python a struct; may have abstract methods."""
+
+
+class Keyed(Keys, frozen=True, kw_only=True):
     """A struct that a file has below a key that names its kind, as `{round_robin: {env: g, policies: [a, b]}}`."""
 
     kind: ClassVar[str]  # the key
@@ -71,7 +87,7 @@ def flat(config: msgspec.Struct | Mapping[str, Any]) -> dict[str, str]:
     return dict(walk(plain(config), ""))
 
 
-class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShortForm(Keys, frozen=True, kw_only=True):
     """A struct that a file may also give in a shorter form."""
 
     short: ClassVar[Any] = None  # the type of that form; None: keys of the long form have other values

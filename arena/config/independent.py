@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from arena.config.matches import MatchConfig, SeatEntry, policy_of, reseated
+from arena.config.matches import Match, SeatEntry, policy_of, reseated
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
-    from arena.config.schema import Config, PolicyConfig
+    from arena.config.schema import Config, Policy
 
 
 def check_independent(config: Config) -> None:
@@ -53,7 +53,7 @@ def check_independent(config: Config) -> None:
 def expanded(config: Config) -> Config:
     """The configuration in which each worker of an independent policy is a policy of its own."""
     workers = {name: count for name, count in _workers(config).items() if count > 1}
-    policies: dict[str, PolicyConfig] = {}
+    policies: dict[str, Policy] = {}
     for name, policy in config.policies.items():
         names = [f"{name}#{number}" for number in range(workers[name])] if name in workers else [name]
         policies |= dict.fromkeys(names, msgspec.structs.replace(policy, independent=False))
@@ -63,7 +63,7 @@ def expanded(config: Config) -> Config:
         policy = policy_of(seat)
         return reseated(seat, f"{policy}#{next(numbers[policy])}") if policy in workers else seat
 
-    matches: list[MatchConfig] = []
+    matches: list[Match] = []
     for _, match in config.entries() if workers else ():
         if not workers.keys() & {*match.names}:
             matches.append(match)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Share, ShortForm
+from arena.config.fields import Count, Keys, ListOf, MapOf, Share, ShortForm
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -18,7 +17,7 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Half = Annotated[float, Meta(gt=0, le=0.5)]
 
 
-class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gate(Keys, frozen=True, kw_only=True):
     """What a policy has to prove before a snapshot of it joins: that it is better than its newest one."""
 
     elo: Elo = 20.0
@@ -29,7 +28,7 @@ class GateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """how probable it is that one is kept out which is better by that much"""
 
 
-class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Snapshots(Keys, frozen=True, kw_only=True):
     """Past selves: they join the league as frozen players."""
 
     every: Count = 1
@@ -38,14 +37,14 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """of each policy"""
     keep_by: Literal["count", "spread"] = "count"
     """the newest; or those that differ most in strength"""
-    gate: GateConfig | None = None
+    gate: Gate | None = None
     """null: all join"""
 
 
-class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Perturb(ShortForm, frozen=True, kw_only=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
-    factors: tuple[Factor, ...]
+    factors: ListOf[Factor]
     """the option is multiplied by one of these, drawn at random"""
     at_least: Finite | None = None
     """null: no bound"""
@@ -73,7 +72,7 @@ class PerturbConfig(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=
         return whole + (whole < low) - (whole > high)
 
 
-class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evolution(Keys, frozen=True, kw_only=True):
     """Population-based training: the worst become copies of the best, with other options."""
 
     every: Count = 1
@@ -84,9 +83,9 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """so many of the best survive, and all others take over from them; null: `share` says so"""
     by: Literal["return", "rating"] = "return"
     """mean return of the newest round; or the rating"""
-    policies: tuple[str, ...] | None = None
+    policies: ListOf[str] | None = None
     """the population; null: all that learn"""
-    perturb: dict[str, PerturbConfig] = {}
+    perturb: MapOf[Perturb] = {}
     """by option"""
 
     def replaced(self, size: int) -> int:
@@ -101,7 +100,7 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return size - replaced if self.keep is not None else min(replaced, size - replaced)
 
 
-class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Decided(Keys, frozen=True, kw_only=True):
     """When players that do not learn are ranked well enough."""
 
     error: Half = 0.05
@@ -110,14 +109,14 @@ class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """differences below this do not count"""
 
 
-class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class League(Keys, frozen=True, kw_only=True):
     """What happens between two rounds."""
 
-    snapshots: SnapshotsConfig = SnapshotsConfig()
+    snapshots: Snapshots = Snapshots()
     """of learners in `matchmaking`"""
-    evolution: EvolutionConfig | None = None
+    evolution: Evolution | None = None
     """null: every policy keeps its own weights"""
-    decided: DecidedConfig | None = None
+    decided: Decided | None = None
     """ends the league when the order of all players is; null: plays all rounds"""
-    prior: dict[str, Rating] = {}
+    prior: MapOf[Rating] = {}
     """of policies when the league begins, in Elo; counts as much as ten games of each"""

@@ -14,7 +14,7 @@ from arena.config.check import check, check_entries
 from arena.config.decode import convert, convert_field, named, removed_text, show
 from arena.config.fields import plain
 from arena.config.independent import expanded
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.overrides import Override
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
@@ -93,7 +93,7 @@ def parse_config(data: Config | Mapping[str, Any], *, source: str, overrides: Se
 
 def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
     try:
-        data = named(plain(data) if isinstance(data, Config) else data, "")
+        data = named(plain(data), "")
     except RecursionError as error:
         raise ConfigError("is nested too deeply, or a part of it holds itself", source=source) from error
     if not isinstance(data, Mapping):
@@ -109,7 +109,7 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
         return expanded(config), origin
 
 
-def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, path: str) -> tuple[MatchConfig, ...]:
+def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, path: str) -> tuple[Match, ...]:
     """The matches of a round that a program proposes, checked as those of a file.
 
     Args:

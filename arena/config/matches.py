@@ -19,16 +19,30 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import MOST_ROLES, Amount, Count, Halves, Keyed, Natural, Share, ShortForm, Target, Text
+from arena.config.fields import (
+    MOST_ROLES,
+    Amount,
+    Count,
+    Halves,
+    Keyed,
+    Keys,
+    ListOf,
+    MapOf,
+    Natural,
+    Share,
+    ShortForm,
+    Target,
+    Text,
+)
 from arena.errors import ConfigError
 
-SeatEntry: TypeAlias = str | tuple[str, ...]
+SeatEntry: TypeAlias = str | ListOf[str]
 Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
-SideSizes: TypeAlias = tuple[Count | tuple[Natural | Text, ...], ...]
-Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
+SideSizes: TypeAlias = ListOf[Count | ListOf[Natural | Text]]
+Opening: TypeAlias = ListOf[ListOf[SeatEntry]]
 ClassName: TypeAlias = Annotated[str, Meta(pattern=":")]  # "package.module:Class"
-Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
+Sides: TypeAlias = ListOf[ListOf[Natural]]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
 
@@ -43,7 +57,7 @@ def reseated(seat: SeatEntry, policy: str) -> SeatEntry:
     return policy if isinstance(seat, str) else (policy,) * len(seat)
 
 
-class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatchSeats(ShortForm, frozen=True, kw_only=True):
     """A mapping with the key `seats`, in which `blue*50` stands for fifty entries `blue`."""
 
     @classmethod
@@ -70,18 +84,18 @@ class MatchSeats(ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {**value, "seats": repeated(value["seats"], "seats")}
 
 
-class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Match(MatchSeats, frozen=True, kw_only=True):
     """One entry of `matches`: a game and the policies that play it."""
 
     env: str
     """a name of `envs`"""
-    seats: tuple[SeatEntry, ...]
+    seats: ListOf[SeatEntry]
     """i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them"""
-    entities: tuple[Natural | Text, ...] | None = None
+    entities: ListOf[Natural | Text] | None = None
     """what the entries stand for; null: 0, 1, 2, ..."""
     sides: Sides | None = None
     """seats that play together, by their places; null: those of each policy, if two play"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the environment's kwargs, for this match and its copies"""
     copies: Count = 1
     """identical matches made from this description"""
@@ -104,7 +118,7 @@ class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Environments and workers of all copies."""
         return self.copies * (1 + len(self.seats))
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The match alone: what a generator writes out."""
         return (self,)
 
@@ -112,7 +126,7 @@ class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=T
     def known_sides(self) -> tuple[tuple[int, ...], ...]:
         """The seats of each side, by their indices: `sides`, else one side for each of two policies, else none."""
         if self.sides is not None:
-            return self.sides
+            return tuple(map(tuple, self.sides))
         policies = dict.fromkeys(self.names)
         if len(policies) != 2:
             return ()
@@ -123,12 +137,12 @@ class MatchConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=T
         return tuple(self.names[seat] for seat in self.known_sides[side])
 
 
-class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Generator(Keyed, frozen=True, kw_only=True):
     """The keys that all generators of matches have."""
 
     env: str
     """a name of `envs`"""
-    policies: tuple[str, ...]
+    policies: ListOf[str]
     """names of `policies`: two or more, or where there is an `against` one or more"""
     team_size: Count = 1
     """seats of each side"""
@@ -142,7 +156,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """2: each match steps its lanes in two halves"""
     both_sides: bool = False
     """each pairing with the sides exchanged as well"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the environment's kwargs"""
     fewest: ClassVar[int] = 2  # policies
     adaptive: ClassVar[bool] = False  # whether later rounds depend on results
@@ -150,7 +164,7 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def members(self) -> Team:
         """All policies that may play in some round."""
-        return self.policies
+        return tuple(self.policies)
 
     @property
     @abstractmethod
@@ -176,13 +190,13 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return 2 if self.both_sides else 1
 
     @abstractmethod
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The first round written out; of the policies that learn a rule may draw snapshots, and there are none yet."""
 
-    def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
+    def match(self, first: Team, second: Team, *, copies: int | None = None) -> Match:
         """The description of one pairing; the first team has the first seats."""
         named = [side for side in self.sides or () if not isinstance(side, int)]
-        return MatchConfig(
+        return Match(
             env=self.env,
             seats=(*first, *second),
             entities=tuple(itertools.chain(*named)) if named else None,
@@ -207,24 +221,24 @@ class Generator(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (second, first) if len(first) == len(second) else self.pair(second[0], first[0])
 
 
-class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PairsGenerator(Generator, frozen=True, kw_only=True):
     """A generator of pairs, each of which has the same matches."""
 
     @abstractmethod
     def pairs(self) -> Iterable[Pair]:
         """The pairings of the first round, in the order in which the policies are listed."""
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The first round written out; policies that learn play with their current weights."""
         return self.written_out(self.pairs())
 
-    def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
+    def written_out(self, pairs: Iterable[Pair]) -> tuple[Match, ...]:
         """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
         both = (turn for pair in pairs for turn in (pair, self.exchanged(pair)))
         return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
 
 
-class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoundRobin(PairsGenerator, frozen=True, kw_only=True):
     """Every policy against every other one."""
 
     kind: ClassVar[str] = "round_robin"
@@ -237,10 +251,10 @@ class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fi
         return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
 
 
-class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Gauntlet(PairsGenerator, frozen=True, kw_only=True):
     """Every challenger against each of some others."""
 
-    against: tuple[str, ...]
+    against: ListOf[str]
     """the opponents of each of `policies`"""
     kind: ClassVar[str] = "gauntlet"
     fewest: ClassVar[int] = 1
@@ -257,7 +271,7 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return itertools.starmap(self.pair, itertools.product(self.policies, self.against))
 
 
-class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mixtures(PairsGenerator, frozen=True, kw_only=True):
     """Every team that can be formed of the policies against every other one; a policy may fill several of its seats."""
 
     team_size: Count = 2
@@ -272,7 +286,7 @@ class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return itertools.combinations(itertools.combinations_with_replacement(self.policies, self.team_size), 2)
 
 
-class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Bracket(PairsGenerator, frozen=True, kw_only=True):
     """Pairs of neighbors, round after round; where the number is odd, one has a bye."""
 
     adaptive: ClassVar[bool] = True
@@ -290,7 +304,7 @@ class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return len(self.policies) % 2
 
 
-class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Knockout(_Bracket, frozen=True, kw_only=True):
     """The loser of a pairing is out; the winners of a round play the next one."""
 
     kind: ClassVar[str] = "knockout"
@@ -301,13 +315,13 @@ class KnockoutConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=
         return (len(self.policies) - 1).bit_length()
 
 
-class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Swiss(_Bracket, frozen=True, kw_only=True):
     """Neighbors in the standings that have not met yet; no policy is out."""
 
     kind: ClassVar[str] = "swiss"
 
 
-class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rule(Keyed, frozen=True, kw_only=True):
     """The options of a rule of matchmaking, and which opponents it can draw."""
 
     by_results: ClassVar[bool] = True  # whether the draw depends on who has won
@@ -319,12 +333,12 @@ class Rule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the rule ever draws another opponent than the learner itself with its current weights."""
         return True
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         """The opponents of a learner in the first round, which has no results and no snapshots; taken in turn."""
         return entry.others(learner) or (learner,)
 
 
-class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PastSelves(Rule, frozen=True, kw_only=True):
     """A learner meets snapshots of itself, all equally often."""
 
     self_play: Share = msgspec.field(default=0.5, name="self")
@@ -337,12 +351,12 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         fixed = tuple(name for name in entry.against if name not in learns and self.draws_others)
         return fixed if fixed and not self.self_play else (learner, *fixed)
 
 
-class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Fictitious(Rule, frozen=True, kw_only=True):
     """Prioritized fictitious self-play: a learner meets all policies, more often those it has more to learn from."""
 
     weighting: Literal["hard", "variance", "linear"] = "hard"
@@ -355,12 +369,12 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         others = entry.others(learner) if self.draws_others else ()
         return others if others and not self.self_play else (learner, *others)
 
 
-class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reset(Keys, frozen=True, kw_only=True):
     """When an exploiter's snapshot joins the league and the exploiter restarts from its first weights."""
 
     after: Count | None = 20
@@ -373,20 +387,20 @@ class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """probability that a league exploiter restarts then; else it goes on as it is"""
 
 
-class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Exploiters(Rule, frozen=True, kw_only=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
-    main: tuple[str, ...]
+    main: ListOf[str]
     """policies that learn against the whole league"""
-    main_exploiters: tuple[str, ...] = ()
+    main_exploiters: ListOf[str] = ()
     """meet the mains as they are now"""
-    league_exploiters: tuple[str, ...] = ()
+    league_exploiters: ListOf[str] = ()
     """meet all snapshots"""
     self_play: Share = msgspec.field(default=0.35, name="self")
     """of a main's matches: against mains as they are now"""
     weak: Share = 0.1
     """expected score below which a main exploiter meets snapshots of the main instead"""
-    reset: ResetConfig = ResetConfig()
+    reset: Reset = Reset()
     """of exploiters"""
     kind: ClassVar[str] = "exploiters"
     draws_current: ClassVar[bool] = False
@@ -400,13 +414,13 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draws_others(self) -> bool:
         return self.self_play < 1 or len(self.members) > 1
 
-    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+    def opening(self, entry: Matchmaking, learner: str, learns: Collection[str]) -> Team:
         if learner not in self.main:
-            return self.main
+            return tuple(self.main)
         return (learner, *(name for name in self.main if name != learner))
 
 
-class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Nash(Rule, frozen=True, kw_only=True):
     """Policy-space response oracles: a learner meets the equilibrium of all snapshots until it gains no more."""
 
     solver: Literal["nash", "uniform", "alpha_rank", "rectified"] = "nash"
@@ -426,19 +440,19 @@ class Nash(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     draws_current: ClassVar[bool] = False
 
 
-class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Uncertainty(Rule, frozen=True, kw_only=True):
     """A policy meets the opponents against which a result would change the standings most."""
 
     kind: ClassVar[str] = "uncertainty"
     meets_itself: ClassVar[bool] = False
 
 
-class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OwnRule(Rule, ShortForm, frozen=True, kw_only=True):
     """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Target = msgspec.field(name="class")
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
     kind: ClassVar[str] = "own"
     short: ClassVar[Any] = ClassName | dict[ClassName, dict[str, Any]]
@@ -452,15 +466,15 @@ class CustomRule(Rule, ShortForm, frozen=True, kw_only=True, forbid_unknown_fiel
         return {cls.kind: {"class": name, "options": options}} if isinstance(name, str) and ":" in name else value
 
 
-RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | CustomRule
+RuleEntry: TypeAlias = PastSelves | Fictitious | Exploiters | Nash | Uncertainty | OwnRule
 
 
-class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Matchmaking(Generator, frozen=True, kw_only=True):
     """Each of the policies meets opponents that a rule draws for it, again in every round."""
 
-    against: tuple[str, ...] = ()
+    against: ListOf[str] = ()
     """opponents beside the policies themselves: these, and snapshots of them"""
-    versus: tuple[str, ...] = ()
+    versus: ListOf[str] = ()
     """the other population, which learns on the second side; `policies` meet it alone"""
     rule: RuleEntry
     """how opponents are drawn: the name of a rule, or a mapping {name: its options}"""
@@ -490,13 +504,13 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     def rivals(self, learner: str) -> Team:
         """The other population, if there are two: all that a learner may meet, and snapshots of these."""
-        return self.policies if learner in self.versus else self.versus
+        return tuple(self.policies if learner in self.versus else self.versus)
 
     def others(self, player: str) -> Team:
         """All members but one."""
         return tuple(name for name in self.members if name != player)
 
-    def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
+    def matches(self, *, learns: Collection[str] = ()) -> tuple[Match, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""
         in_turn = {}
         for learner in self.learners:
@@ -504,7 +518,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             in_turn[learner] = [*itertools.islice(itertools.cycle(opponents), self.copies)]
         return self.drawn(in_turn, number=0)
 
-    def measured(self, pairs: Sequence[tuple[str, str]]) -> tuple[MatchConfig, ...]:
+    def measured(self, pairs: Sequence[tuple[str, str]]) -> tuple[Match, ...]:
         """Matches of players that do not learn, as many as the first round has; each pair in turn."""
         times = Counter(itertools.islice(itertools.cycle(pairs), self.pairings))
         both = ((turn, count) for pair, count in times.items() for turn in (pair, pair[::-1])[: self.turns])
@@ -512,7 +526,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NO_SNAPSHOTS
-    ) -> tuple[MatchConfig, ...]:
+    ) -> tuple[Match, ...]:
         """A match description for every opponent, with `both_sides` one from either side; copies of one are joined.
 
         Args:
@@ -541,12 +555,12 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return tuple(found)
 
 
-class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Pairings(PairsGenerator, frozen=True, kw_only=True):
     """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
     generator: Target
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
     opening: Opening | None = None
     """pairings of the first round, and so many at most in later ones; null: every pair"""
@@ -568,15 +582,7 @@ class CustomPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.team(entry, side) if isinstance(entry, str) else tuple(entry)
 
 
-GeneratorEntry: TypeAlias = (
-    RoundRobinConfig
-    | GauntletConfig
-    | KnockoutConfig
-    | SwissConfig
-    | MixturesConfig
-    | MatchmakingConfig
-    | CustomPairings
-)
+GeneratorEntry: TypeAlias = RoundRobin | Gauntlet | Knockout | Swiss | Mixtures | Matchmaking | Pairings
 GENERATORS: Mapping[str, type[Generator]] = {kind.kind: kind for kind in get_args(GeneratorEntry)}
 RULES: Mapping[str, type[Rule]] = {kind.kind: kind for kind in get_args(RuleEntry)}
 

@@ -8,20 +8,11 @@ count as the policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from arena.config.league import EvolutionConfig, LeagueConfig
-from arena.config.matches import (
-    CustomPairings,
-    Exploiters,
-    Generator,
-    KnockoutConfig,
-    MatchConfig,
-    MatchmakingConfig,
-    Nash,
-    SwissConfig,
-)
+from arena.config.league import Evolution, League
+from arena.config.matches import Exploiters, Generator, Knockout, Match, Matchmaking, Nash, Pairings, Swiss
 from arena.config.schema import Config
 from arena.errors import ConfigError
 
@@ -82,16 +73,16 @@ def separate_populations(config: Config, *, declared: bool = True) -> Sides | No
             sides = [{name for match in matches for name in match.team_of(side)} for side in (0, 1)]
         first |= {*sides[0]}
         second |= {*sides[1]}
-        if isinstance(entry, MatchConfig):
+        if isinstance(entry, Match):
             two |= len(entry.team_of(0)) != len(entry.team_of(1))
         else:
-            two |= entry.sizes[0] != entry.sizes[1] or (isinstance(entry, MatchmakingConfig) and bool(entry.versus))
+            two |= entry.sizes[0] != entry.sizes[1] or (isinstance(entry, Matchmaking) and bool(entry.versus))
     if not two or first & second or not (first and second):
         return None
     return Sides(*(tuple(name for name in config.policies if name in side) for side in (first, second)))
 
 
-def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
+def populations(config: Config, rule: Evolution) -> tuple[tuple[str, ...], ...]:
     """Groups of two or more policies of one algorithm that evolve together; by default of all that play and learn.
 
     Of two populations that only meet each other, each is a group of its own.
@@ -113,10 +104,10 @@ def needs_winners(config: Config, env: str) -> list[str]:
     """
     found = []
     for path, entry in generators_of(config):
-        if isinstance(entry, MatchmakingConfig):
+        if isinstance(entry, Matchmaking):
             by_results = entry.rule.by_results and entry.rule.draws_others
         else:
-            by_results = isinstance(entry, (KnockoutConfig, SwissConfig, CustomPairings))
+            by_results = isinstance(entry, (Knockout, Swiss, Pairings))
         if entry.env == env and by_results:
             found.append(path)
     for path, key in config.result_keys.items():
@@ -126,7 +117,7 @@ def needs_winners(config: Config, env: str) -> list[str]:
             everywhere = match[2] and config.evaluation is not None and config.evaluation.seats
             played = {entry.env for _, entry in config.places() if everywhere or name in entry.members}
             found += [path] * (played == {env})
-    league = config.league or LeagueConfig()
+    league = config.league or League()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
         found += ["league.snapshots.gate"] * bool(gated(config))
         found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
@@ -143,12 +134,12 @@ def needs_rules(config: Config) -> bool:
 
 def generators_of(config: Config) -> Iterator[tuple[str, Generator]]:
     """The generators of matches, with their places in the configuration."""
-    return ((path, entry) for path, entry in config.places() if not isinstance(entry, MatchConfig))
+    return ((path, entry) for path, entry in config.places() if not isinstance(entry, Match))
 
 
-def matchmaking_of(config: Config) -> Iterator[tuple[str, MatchmakingConfig]]:
+def matchmaking_of(config: Config) -> Iterator[tuple[str, Matchmaking]]:
     """The generators of matches that draw opponents, with their places in the configuration."""
-    return ((path, entry) for path, entry in generators_of(config) if isinstance(entry, MatchmakingConfig))
+    return ((path, entry) for path, entry in generators_of(config) if isinstance(entry, Matchmaking))
 
 
 def exploiters_of(config: Config) -> set[str]:
@@ -165,11 +156,11 @@ def exploiters_of(config: Config) -> set[str]:
 class Sides(NamedTuple):
     """The policies that may be on each side of a generator's matches, in the generator's order."""
 
-    first: tuple[str, ...]
-    second: tuple[str, ...]
+    first: Sequence[str]
+    second: Sequence[str]
 
 
-def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
+def later_matches(config: Config) -> tuple[tuple[str, Match], ...]:
     """Matches that seat every policy on every side that it may get after the first round, with their places.
 
     A match has the copies of one pairing if a policy in it learns and has no seat in the first round; else one copy.
@@ -184,7 +175,7 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
         pairs += [(next((other for other in first if other != name), name), name) for name in second]
         for pair in dict.fromkeys(pairs):
             learns = any(name not in seated and config.policies[name].learns for name in pair)
-            of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
+            of_pairing = 1 if isinstance(generator, Matchmaking) else generator.copies
             copies = generator.turns * of_pairing if learns else 1
             found.append((path, generator.match(*generator.pair(*pair), copies=copies)))
     return tuple(found)
@@ -203,7 +194,7 @@ def check_drawn(config: Config) -> None:
     """Refuses opponents that are drawn only as snapshots, but never play, so that there are no snapshots."""
     present = set[str]()
     for _, entry in config.places():
-        if isinstance(entry, MatchmakingConfig) and not entry.rule.draws_current:
+        if isinstance(entry, Matchmaking) and not entry.rule.draws_current:
             present |= {*entry.policies}  # the others are drawn as snapshots alone
         else:
             present |= {*entry.members}
@@ -220,15 +211,15 @@ def check_drawn(config: Config) -> None:
 def sides_of(config: Config, generator: Generator) -> Sides:
     """The policies that may be on each side of the matches of a generator, in any round that depends on results."""
     first = second = {*generator.policies}
-    if isinstance(generator, KnockoutConfig) and generator.rounds == 1:
+    if isinstance(generator, Knockout) and generator.rounds == 1:
         return Sides(generator.policies[:1], generator.policies[1:])
-    if isinstance(generator, MatchmakingConfig):
+    if isinstance(generator, Matchmaking):
         if generator.versus:
             return Sides(generator.policies, generator.versus)
         alone = len(first) == 1 and bool(generator.against) and not generator.rule.meets_itself
         second = {*(generator.against if alone else generator.members)}
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
-    compares = isinstance(generator, MatchmakingConfig) and isinstance(generator.rule, Nash)  # any two that stay alike
+    compares = isinstance(generator, Matchmaking) and isinstance(generator.rule, Nash)  # any two that stay alike
     if generator.both_sides or compares:
         first = second = first | second
     in_order = tuple(dict.fromkeys(generator.members))

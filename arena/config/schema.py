@@ -12,17 +12,30 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import ONLY_ACT, ClassTarget, Color, Count, Natural, OutcomeRule, Seconds, Target, Text
-from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, MatchSeats, SeatEntry
+from arena.config.fields import (
+    ONLY_ACT,
+    ClassTarget,
+    Color,
+    Count,
+    Keys,
+    ListOf,
+    MapOf,
+    Natural,
+    OutcomeRule,
+    Seconds,
+    Target,
+    Text,
+)
+from arena.config.league import League
+from arena.config.matches import GeneratorEntry, Match, MatchSeats, SeatEntry
 from arena.config.result_keys import StopRule, stop_rules
 
-WrapperEntry: TypeAlias = Target | dict[str, Any]
-Entries = tuple[MatchConfig | GeneratorEntry, ...]
-Schedule = Count | tuple[Entries, ...]
+WrapperEntry: TypeAlias = Target | MapOf[Any]
+Entries = ListOf[Match | GeneratorEntry]
+Schedule = Count | ListOf[Entries]
 
 
-class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TickRules(Keys, frozen=True, kw_only=True):
     """When external games form a tick, and when they are given up."""
 
     max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002
@@ -39,14 +52,14 @@ class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """as long as games may take to leave at the end"""
 
 
-class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Env(Keys, frozen=True, kw_only=True):
     """One entry of `envs`."""
 
     make: Target
     """short name | gymnasium:ID, also gymnasium_vec, pettingzoo, envpool | package.module:callable"""
-    kwargs: dict[str, Any] = {}
+    kwargs: MapOf[Any] = {}
     """given to the environment when it is made"""
-    wrappers: tuple[WrapperEntry, ...] = ()
+    wrappers: ListOf[WrapperEntry] = ()
     """around it, the innermost first: a name, or {name: its arguments}"""
     idle_action: Any = None
     """the action of an entity that no seat plays; null: the space's no-op"""
@@ -63,12 +76,12 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return tuple((item, None) if isinstance(item, str) else next(iter(item.items())) for item in self.wrappers)
 
 
-class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Policy(Keys, frozen=True, kw_only=True):
     """One entry of `policies`."""
 
     algorithm: Target
     """short name | package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """of the algorithm"""
     color: Color | None = None
     """in displays and diagrams, as "#rrggbb" in quotes"""
@@ -89,26 +102,26 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class EvaluationConfig(MatchSeats, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evaluation(MatchSeats, frozen=True, kw_only=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count
     """ticks; a multiple of checkpoint_every"""
     episodes: Natural = 20
     """at least so many of each policy; every lane plays the same number; 0: `function` alone"""
-    seats: tuple[SeatEntry, ...] | None = None
+    seats: ListOf[SeatEntry] | None = None
     """who plays; null: as in each match"""
-    env_kwargs: dict[str, Any] = {}
+    env_kwargs: MapOf[Any] = {}
     """over the arguments of each match's game, such as another map"""
     greedy: bool = True
     """the most likely action rather than a sampled one"""
     function: Target | None = None
     """package.module:function, called with each evaluation; null: none"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the function"""
 
 
-class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Results(Keys, frozen=True, kw_only=True):
     """When a line of numbers about the run is written to `result.json`."""
 
     every: Count | None = None
@@ -117,7 +130,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """episodes of which the means of a result are, at least, if there were so many"""
 
 
-class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Best(Keys, frozen=True, kw_only=True):
     """Which checkpoints are kept as the best ones."""
 
     metric: Text
@@ -130,21 +143,21 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return value > before if self.mode == "max" else value < before
 
 
-class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallbackEntry(Keys, frozen=True, kw_only=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Target = msgspec.field(name="class")
     """package.module:Class"""
-    options: dict[str, Any] = {}
+    options: MapOf[Any] = {}
     """given to the class when it is made"""
 
     @classmethod
-    def of(cls, entry: ClassTarget | CallbackConfig) -> CallbackConfig:
+    def of(cls, entry: ClassTarget | CallbackEntry) -> CallbackEntry:
         """An entry that may be the name of the class alone."""
-        return entry if isinstance(entry, CallbackConfig) else cls(class_=entry)
+        return entry if isinstance(entry, CallbackEntry) else cls(class_=entry)
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(Keys, frozen=True, kw_only=True):
     """A whole configuration.
 
     `to_yaml` writes its file, and `msgspec.structs.replace` makes another one with other keys. All other methods and
@@ -159,13 +172,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """of every match"""
     rounds: Schedule = 1
     """plans of matches in a row; or a list of these"""
-    envs: dict[str, EnvConfig]
+    envs: MapOf[Env]
     """by name"""
-    policies: dict[str, PolicyConfig]
+    policies: MapOf[Policy]
     """by name"""
     matches: Entries | None = None
     """what is played; left out where `rounds` lists it"""
-    league: LeagueConfig | None = None
+    league: League | None = None
     """what happens between two rounds; null: the defaults of its keys"""
     scale: bool = False
     """repeat all matches until the ranks are used up"""
@@ -173,21 +186,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """processes that `arena train` starts; auto: one per core"""
     checkpoint_every: Count = 10_000
     """ticks from one boundary to the next: everything is saved, and can go on from it"""
-    results: ResultsConfig = ResultsConfig()
+    results: Results = Results()
     """lines of numbers in result.json, one per iteration"""
-    stop: dict[str, Any] = {}
+    stop: MapOf[Any] = {}
     """ends the run when a result meets any of them: key of a result to a number, or at_most"""
-    best: BestConfig | None = None
+    best: Best | None = None
     """keeps the checkpoints of the boundary with the best result; null: none"""
-    curriculum: CallbackConfig | None = None
+    curriculum: CallbackEntry | None = None
     """changes between two legs; null: none"""
-    evaluation: EvaluationConfig | None = None
+    evaluation: Evaluation | None = None
     """while they learn; null: none"""
-    imports: tuple[Text, ...] = ()
+    imports: ListOf[Text] = ()
     """modules that every process imports before names are looked up: they register some"""
-    callbacks: tuple[ClassTarget | CallbackConfig, ...] = ()
+    callbacks: ListOf[ClassTarget | CallbackEntry] = ()
     """classes whose methods are called; or package.module:Class"""
-    loggers: tuple[ClassTarget | CallbackConfig, ...] = ("csv", "tensorboard")
+    loggers: ListOf[ClassTarget | CallbackEntry] = ("csv", "tensorboard")
     """where results go beside result.json"""
     record: Literal["nothing", "samples", "replays"] = "nothing"
     """of all that is played: columns, or what replays it"""
@@ -229,7 +242,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"one call of a game or an algorithm may take {self.call_limit:g} s; `{key}` can give it more"
 
     @property
-    def listed(self) -> tuple[Entries, ...]:
+    def listed(self) -> ListOf[Entries]:
         """The entries of each round where `rounds` lists them, else `matches` alone."""
         return (self.matches or (),) if isinstance(self.rounds, int) else self.rounds
 
@@ -253,14 +266,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
         nothing = dict.fromkeys(("evaluation", "best", "curriculum"))
         loggers = tuple(entry for entry in self.loggers if entry == "tensorboard")
-        return msgspec.structs.replace(self, callbacks=(), loggers=loggers, results=ResultsConfig(), stop={}, **nothing)
+        return msgspec.structs.replace(self, callbacks=(), loggers=loggers, results=Results(), stop={}, **nothing)
 
-    def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
+    def entries(self, number: int = 0) -> tuple[tuple[str, Match], ...]:
         """Every match description of the first round, or of one that `rounds` lists, with its place."""
         learns = self.learners
         return tuple((path, match) for path, entry in self.places_of(number) for match in entry.matches(learns=learns))
 
-    def known_matches(self) -> tuple[tuple[str, MatchConfig], ...]:
+    def known_matches(self) -> tuple[tuple[str, Match], ...]:
         """The match descriptions of all rounds that follow from the configuration alone, with their places."""
         return tuple(placed for number in range(len(self.listed)) for placed in self.entries(number))
 
@@ -269,15 +282,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The policies that learn."""
         return frozenset(name for name, policy in self.policies.items() if policy.learns)
 
-    def places(self) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
+    def places(self) -> tuple[tuple[str, Match | GeneratorEntry], ...]:
         """All items of `matches`, or of the listed `rounds`, with their places, as `matches[1].round_robin`."""
         return tuple(placed for number in range(len(self.listed)) for placed in self.places_of(number))
 
-    def places_of(self, number: int) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
+    def places_of(self, number: int) -> tuple[tuple[str, Match | GeneratorEntry], ...]:
         """The items of a round with their places; without a list of rounds all have the items of `matches`."""
         listed = not isinstance(self.rounds, int)
         place, entries = (f"rounds[{number}]", self.listed[number]) if listed else ("matches", self.matches or ())
         return tuple(
-            (f"{place}[{index}]" if isinstance(entry, MatchConfig) else f"{place}[{index}].{entry.kind}", entry)
+            (f"{place}[{index}]" if isinstance(entry, Match) else f"{place}[{index}].{entry.kind}", entry)
             for index, entry in enumerate(entries)
         )

@@ -9,6 +9,7 @@ an episode and what only runs have, such as ticks, are left out.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,12 @@ def to_minari(samples: Samples | Path | str, policy: str, name: str, *, cut: boo
         the `minari.MinariDataset`.
 
     Raises:
-        ConfigError: no such samples or policy, no episode, units, or the extra is missing.
+        ConfigError: no such samples or policy, no episode, units, a name without a version, or the extra is missing.
         ValueError: Minari refuses the name, the spaces or an argument.
     """
     package = minari_package()
+    if not re.search(r"-v\d+\Z", name):
+        raise ConfigError(f"found the name {name!r}; names of Minari end with a version, as {name}-v0")
     found = samples if isinstance(samples, Samples) else open_dataset(samples)
     entity = found.entity(policy)
     observed, acted = entity.observation_space, entity.action_space

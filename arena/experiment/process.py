@@ -16,6 +16,7 @@ from pathlib import Path
 from arena.diagnostics.start_folder import anchored
 from arena.records.atomic import private, writing
 from arena.run.bound_process import bound
+from arena.run.mpirun import process_settings
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 
@@ -37,7 +38,7 @@ class TrialProcess:
             self._process = subprocess.Popen(
                 # SIGUSR1, the request to end, would end a process that starts; it comes when the trial handles it.
                 bound(command, blocked=[signal.SIGUSR1]),
-                env={**os.environ, **variables},
+                env={**process_settings(os.environ), **variables},
                 cwd=anchored("."),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

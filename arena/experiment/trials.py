@@ -18,7 +18,7 @@ from arena.config.decode import joined
 from arena.config.fields import plain
 from arena.config.load import load_data
 from arena.config.overrides import Override
-from arena.config.schema import BestConfig
+from arena.config.schema import Best
 from arena.errors import ConfigError, Origin, OverriddenPlace
 from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
 from arena.experiment.variation import (
@@ -141,7 +141,7 @@ class Trials:
         if config.best is not None:
             return config
         metric = self.file.config.metric
-        return msgspec.structs.replace(config, best=BestConfig(metric=metric.name, mode=metric.mode))
+        return msgspec.structs.replace(config, best=Best(metric=metric.name, mode=metric.mode))
 
     @property
     def _run_source(self) -> str:

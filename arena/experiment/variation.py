@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,7 +104,10 @@ def read_form(value: Any, path: str) -> Form | None:
     if not isinstance(value, Mapping) or len(value) != 1:
         return None
     ((kind, content),) = value.items()
-    place = joined(path, str(kind))
+    place, spelled = joined(path, str(kind)), re.sub("[-_ ]", "", str(kind)).lower()
+    meant = next((form for form in (*_LISTS, *_RANGES) if form.replace("_", "") == spelled), kind)
+    if meant != kind and isinstance(content, list):
+        raise ConfigError(f"unknown form {kind!r}; did you mean {meant!r}?", path=place)
     if kind in _LISTS:
         if not isinstance(content, list) or not content:
             raise ConfigError(f"found {show(content)}; expected a list with at least one value", path=place)

@@ -24,7 +24,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arena import registry
-from arena.config.matches import CustomPairings, CustomRule, MatchmakingConfig, Pair
+from arena.config.matches import Matchmaking, OwnRule, Pair, Pairings
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.league.view import LeagueView
@@ -58,28 +58,28 @@ def check_custom(config: Config) -> None:
         ConfigError: a class cannot be imported, lacks its method, or does not take its options; with the place.
     """
     for path, entry in config.places():
-        if isinstance(entry, MatchmakingConfig) and isinstance(entry.rule, CustomRule):
+        if isinstance(entry, Matchmaking) and isinstance(entry.rule, OwnRule):
             _made(entry.rule, path)
-        elif isinstance(entry, CustomPairings):
+        elif isinstance(entry, Pairings):
             _made(entry, path)
 
 
 def draw_opponents(
-    entry: MatchmakingConfig, learner: str, league: LeagueView, count: int, rng: np.random.Generator, *, path: str
+    entry: Matchmaking, learner: str, league: LeagueView, count: int, rng: np.random.Generator, *, path: str
 ) -> list[str]:
     """The opponents that a rule of the user's own draws for a learner; `path` is that of the entry.
 
     Raises:
         ConfigError: the rule raises, or returns something else than `count` names of players.
     """
-    assert isinstance(entry.rule, CustomRule), entry.rule
+    assert isinstance(entry.rule, OwnRule), entry.rule
     rule = _made(entry.rule, path)
     with located(path=f"{path}.rule"):
         found = _called(rule, "opponents", learner, league, count, rng)
         return checked_opponents(found, league.players, count, who=f"{type(rule).__name__}.opponents({learner!r})")
 
 
-def make_pairings(entry: CustomPairings, league: LeagueView, rng: np.random.Generator, *, path: str) -> list[Pair]:
+def make_pairings(entry: Pairings, league: LeagueView, rng: np.random.Generator, *, path: str) -> list[Pair]:
     """The pairings of the next round by a generator of the user's own; `path` is that of the entry.
 
     Raises:
@@ -106,7 +106,7 @@ def checked_opponents(found: Any, players: Collection[str], count: int, *, who: 
     return names
 
 
-def checked_pairings(found: Any, players: Collection[str], entry: CustomPairings, *, who: str) -> list[Pair]:
+def checked_pairings(found: Any, players: Collection[str], entry: Pairings, *, who: str) -> list[Pair]:
     """What a generator has returned, if it is at least one pairing, and no more than the first round has.
 
     Raises:
@@ -143,9 +143,9 @@ def _known(name: Any, players: Collection[str], who: str) -> str:
     return str(name)
 
 
-def _made(entry: CustomRule | CustomPairings, path: str) -> Any:
+def _made(entry: OwnRule | Pairings, path: str) -> Any:
     """An object of the class of a rule or a generator, which has the method of its interface."""
-    if isinstance(entry, CustomRule):
+    if isinstance(entry, OwnRule):
         method, target, path = "opponents", entry.class_, f"{path}.rule"
         interface: Any = OpponentRule
     else:

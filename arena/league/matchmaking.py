@@ -25,11 +25,11 @@ from scipy.special import betainc
 
 from arena.config.matches import (
     NO_SNAPSHOTS,
-    CustomRule,
     Exploiters,
     Fictitious,
-    MatchmakingConfig,
+    Matchmaking,
     Nash,
+    OwnRule,
     PastSelves,
     Uncertainty,
 )
@@ -63,7 +63,7 @@ class OpponentPool(NamedTuple):
 
 
 def draw(
-    entry: MatchmakingConfig,
+    entry: Matchmaking,
     pool: OpponentPool,
     rng: np.random.Generator,
     *,
@@ -96,12 +96,12 @@ def draw(
                 standings = Standings(pool.results, [*first, *current, *pool.past(members)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
             drawn = [lower if upper == learner else upper for upper, lower in pairs]
-        elif isinstance(entry.rule, CustomRule):
+        elif isinstance(entry.rule, OwnRule):
             assert view is not None, "there is one where the rule is the user's"
             if entry.versus:  # the policies of the learner's population, the players of the other one
                 past = (name for policy in rivals for name in view.snapshots.get(policy, ()))
                 policies = entry.versus if learner in entry.versus else entry.policies
-                view = replace(view, policies=policies, players=(*rivals, *past))
+                view = replace(view, policies=tuple(policies), players=(*rivals, *past))
             drawn = draw_opponents(entry, learner, view, free, rng, path=path)
         else:
             drawn = systematic(_weights(entry, learner, pool), free, rng)
@@ -126,9 +126,7 @@ def systematic(weights: Weights, count: int, rng: np.random.Generator) -> list[s
     return [names[place] for place in np.searchsorted(shares, places, side="right")]
 
 
-def due(
-    entry: MatchmakingConfig, pool: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
-) -> dict[str, bool]:
+def due(entry: Matchmaking, pool: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator) -> dict[str, bool]:
     """The exploiters whose snapshots join, after enough rounds or with success; true for those that start over.
 
     The ages are the rounds that each has learned; `rng` decides whether a league exploiter starts over. Best responses
@@ -150,7 +148,7 @@ def due(
     return found
 
 
-def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]:
+def unmet(entry: Matchmaking, pool: OpponentPool) -> list[tuple[str, str]]:
     """The pairs that have to meet before an entry has a mixture; none without the rule `nash`, or if it is uniform."""
     rule = entry.rule
     if not isinstance(rule, Nash) or rule.solver == "uniform":
@@ -159,7 +157,7 @@ def unmet(entry: MatchmakingConfig, pool: OpponentPool) -> list[tuple[str, str]]
     return meta_game_of(entry, pool).to_meet(rule.solver, rule.games, [name for name in newest if name is not None])
 
 
-def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:
+def meta_game_of(entry: Matchmaking, pool: OpponentPool) -> MetaGame:
     """The meta-game of an entry with the rule `nash`: all its players that never change."""
     assert isinstance(pool.results, Timeline), "a league's rounds are planned from all of its games"
     if entry.versus:
@@ -168,7 +166,7 @@ def meta_game_of(entry: MatchmakingConfig, pool: OpponentPool) -> MetaGame:
     return meta_game(pool.results, players, players)
 
 
-def _mixture(rule: Nash, entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
+def _mixture(rule: Nash, entry: Matchmaking, learner: str, pool: OpponentPool) -> Weights:
     """What a learner meets by the rule `nash`."""
     game = meta_game_of(entry, pool)
     weights = game.solved(rule.solver)[0 if learner in entry.versus else -1]
@@ -181,7 +179,7 @@ def _mixture(rule: Nash, entry: MatchmakingConfig, learner: str, pool: OpponentP
     return {name: weight for name, weight in weights.items() if beaten[name]} or weights
 
 
-def _gains_no_more(rule: Nash, entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> bool:
+def _gains_no_more(rule: Nash, entry: Matchmaking, learner: str, pool: OpponentPool) -> bool:
     """Whether a best response joins: none of its newest rounds was better, by `gain`, than the best one before."""
     newest = pool.newest(learner)
     if newest is None:  # after the first round
@@ -192,7 +190,7 @@ def _gains_no_more(rule: Nash, entry: MatchmakingConfig, learner: str, pool: Opp
     return len(found) >= rule.after or (bool(before) and newest_best <= max(before) + rule.gain)
 
 
-def _weights(entry: MatchmakingConfig, learner: str, pool: OpponentPool) -> Weights:
+def _weights(entry: Matchmaking, learner: str, pool: OpponentPool) -> Weights:
     """Weights of a learner's opponents: how often it is to meet each of them."""
     rule, results, weights = entry.rule, pool.results, Weights()
     if isinstance(rule, (PastSelves, Fictitious)):

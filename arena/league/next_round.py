@@ -22,17 +22,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from arena.config.league import LeagueConfig
-from arena.config.matches import (
-    CustomPairings,
-    KnockoutConfig,
-    MatchConfig,
-    MatchmakingConfig,
-    Nash,
-    SwissConfig,
-)
+from arena.config.league import League
+from arena.config.matches import Knockout, Match, Matchmaking, Nash, Pairings, Swiss
 from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config, Policy
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
 from arena.league import rounds_file as records
@@ -48,7 +41,7 @@ from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
 from arena.records.formats import Fork, Player, Round
 
-_TOURNAMENTS = (KnockoutConfig, SwissConfig)
+_TOURNAMENTS = (Knockout, Swiss)
 
 
 class StreamKey(IntEnum):
@@ -92,12 +85,12 @@ def next_round(
     """
     history = History(config, before, played)
     number, tick = history.number, history.number * config.ticks
-    rule = config.league or LeagueConfig()
+    rule = config.league or League()
     # Exploiters that are due start over; their snapshots join, and those of policies that have passed their gates.
     pool = OpponentPool(results, history.snapshots, config.learners)
     rng, exploiters, resets = _stream(config, number, StreamKey.RESETS), dict[str, None](), dict[str, None]()
     for _, entry in _generators(config):
-        if isinstance(entry, MatchmakingConfig):
+        if isinstance(entry, Matchmaking):
             due = matchmaking.due(entry, pool, {name: history.age(name) for name in entry.policies}, rng)
             exploiters |= dict.fromkeys(due)
             resets |= dict.fromkeys(name for name, starts_over in due.items() if starts_over)
@@ -160,7 +153,7 @@ def next_round(
     )
 
 
-def _snapshots_in(matches: Sequence[MatchConfig], config: Config) -> dict[str, Player]:
+def _snapshots_in(matches: Sequence[Match], config: Config) -> dict[str, Player]:
     playing = sorted({name for match in matches for name in match.names if name not in config.policies})
     return {name: player_of(name) for name in playing}
 
@@ -199,7 +192,7 @@ def _view(
     )
 
 
-def with_matches(config: Config, planned: Round, matches: tuple[MatchConfig, ...], *, by: str) -> Round:
+def with_matches(config: Config, planned: Round, matches: tuple[Match, ...], *, by: str) -> Round:
     """A round with other matches, which a callback has proposed."""
     places = tuple(f"{by}.on_next_round()[{number}]" for number in range(len(matches)))
     playing = _snapshots_in(matches, config)
@@ -265,12 +258,10 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     return champions(config, whole, timelines.__getitem__, games.played)
 
 
-def _over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
+def _over(config: Config, rounds: int) -> list[tuple[str, Knockout]]:
     """The knockouts that have their winners after a number of rounds, with their places."""
     return [
-        (place, entry)
-        for place, entry in _generators(config)
-        if isinstance(entry, KnockoutConfig) and entry.rounds <= rounds
+        (place, entry) for place, entry in _generators(config) if isinstance(entry, Knockout) and entry.rounds <= rounds
     ]
 
 
@@ -280,7 +271,7 @@ def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
     Either it has only knockouts, which all have their winners, or the order of all players is decided.
     """
     entries = [entry for _, entry in config.places()]
-    if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
+    if all(isinstance(entry, Knockout) and entry.rounds <= len(before) for entry in entries):
         return True
     rule = None if config.league is None else config.league.decided
     return rule is not None and decided(results.results, players(config), rule.error, elo=rule.elo)
@@ -291,7 +282,7 @@ def round_config(config: Config, round: Round, snapshot_path: Callable[[str], Pu
 
     The checkpoint of a snapshot is at `snapshot_path` of its name.
     """
-    policies: dict[str, PolicyConfig] = dict(config.policies)
+    policies: dict[str, Policy] = dict(config.policies)
     for name, player in round.players.items():
         parent = config.policies[player.policy]
         policies[name] = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
@@ -302,29 +293,29 @@ def round_config(config: Config, round: Round, snapshot_path: Callable[[str], Pu
 
 def _generators(config: Config) -> list[tuple[str, Any]]:
     """The generators of a configuration with their places."""
-    return [(place, entry) for place, entry in config.places() if not isinstance(entry, MatchConfig)]
+    return [(place, entry) for place, entry in config.places() if not isinstance(entry, Match)]
 
 
 def _written_out(
     config: Config, history: History, pool: OpponentPool, pairings: Mapping[str, generators.Pairings]
-) -> list[tuple[str, MatchConfig]]:
+) -> list[tuple[str, Match]]:
     """The matches of a round, each with the place of its entry."""
     rng = _stream(config, history.number, StreamKey.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := pool.newest(name)) is not None}
-    written: list[tuple[str, MatchConfig]] = []
+    written: list[tuple[str, Match]] = []
     for place, generator in config.places_of(history.number):
-        if isinstance(generator, MatchConfig):
+        if isinstance(generator, Match):
             written.append((place, generator))
             continue
         if isinstance(generator, _TOURNAMENTS):
             made = generator.written_out(generators.teams(generator, pairings[place]))
-        elif isinstance(generator, (MatchmakingConfig, CustomPairings)):
+        elif isinstance(generator, (Matchmaking, Pairings)):
             league = {name: pool.snapshots.get(name, ()) for name in generator.members}
             timeline = pool.results
             assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
             view = _view(config, history.number, generator.policies, generator.members, league, timeline)
             view = replace(view, earlier=history.made_by(place))
-            if isinstance(generator, CustomPairings):
+            if isinstance(generator, Pairings):
                 made = generator.written_out(make_pairings(generator, view, rng, path=place))
             elif pairs := matchmaking.unmet(generator, pool):
                 made = generator.measured(pairs)

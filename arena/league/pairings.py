@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig, neighbors
+from arena.config.matches import Knockout, Match, Pair, Swiss, neighbors
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
 from arena.league.timeline import Timeline
@@ -30,9 +30,9 @@ Shares: TypeAlias = Mapping[str, float]
 
 
 def shares(
-    entry: KnockoutConfig | SwissConfig,
+    entry: Knockout | Swiss,
     pairings: Pairings,
-    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+    games: Iterable[tuple[Match, Sequence[Encounter]]],
 ) -> Shares:
     """The shares of one round of a tournament.
 
@@ -48,13 +48,13 @@ def shares(
 
 
 def results_of(
-    entry: KnockoutConfig | SwissConfig,
+    entry: Knockout | Swiss,
     pairings: Pairings,
-    games: Iterable[tuple[MatchConfig, Sequence[Encounter]]],
+    games: Iterable[tuple[Match, Sequence[Encounter]]],
 ) -> Mapping[frozenset[str], Results]:
     """The games of each pairing of one round; as `shares`."""
 
-    def key(match: MatchConfig) -> bytes:
+    def key(match: Match) -> bytes:
         """Its game and players, without copies and lanes, which a resumed run may change."""
         return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
 
@@ -97,26 +97,26 @@ class KnockoutRules:
         return round(self._fitted.of(player).elo, _DIGITS) if player in self._fitted.players else 0.0
 
 
-def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:
+def opening(entry: Knockout | Swiss) -> Pairings:
     """The pairings of a tournament's first round."""
     byes, others = entry.policies[: entry.byes], entry.policies[entry.byes :]
     return (*((name,) for name in byes), *neighbors(others))
 
 
-def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]:
+def teams(entry: Knockout | Swiss, pairings: Pairings) -> list[Pair]:
     """The sides of all players."""
     return [entry.pair(players[0], players[1]) for players in pairings if len(players) > 1]
 
 
 def next_pairings(
-    entry: KnockoutConfig | SwissConfig, before: Sequence[Pairings], made: Sequence[Shares], judge: KnockoutRules
+    entry: Knockout | Swiss, before: Sequence[Pairings], made: Sequence[Shares], judge: KnockoutRules
 ) -> Pairings:
     """The pairings of a tournament's next round; of a knockout that is over, its winner alone.
 
     Per earlier round there are its pairings, and what each player has made of them.
     """
     byes = Counter(players[0] for one in before for players in one if len(players) == 1)
-    if isinstance(entry, SwissConfig):
+    if isinstance(entry, Swiss):
         standings = judge.standings(entry.policies, made)
         resting = [min(reversed(standings), key=byes.__getitem__)] if len(standings) % 2 else []
         playing = [name for name in standings if name not in resting]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.config.league import Evolution, Perturb
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results
 from arena.league.timeline import Timeline
@@ -22,7 +22,7 @@ from arena.records.formats import Fork
 
 
 def forks(
-    rule: EvolutionConfig,
+    rule: Evolution,
     populations: Sequence[Sequence[str]],
     fitness: Mapping[str, float],
     options: Mapping[str, dict[str, Any]],
@@ -46,9 +46,7 @@ def forks(
     return found
 
 
-def explored(
-    perturb: Mapping[str, PerturbConfig], options: Mapping[str, Any], rng: np.random.Generator
-) -> dict[str, Any]:
+def explored(perturb: Mapping[str, Perturb], options: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """The perturbed options, each by one of its factors."""
     return {name: rule.multiplied(options[name], float(rng.choice(rule.factors))) for name, rule in perturb.items()}
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from arena.config.load import load_config
-from arena.config.matches import MatchConfig, Pair
+from arena.config.matches import Match, Pair
 from arena.config.named import check_texts
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
@@ -140,7 +140,7 @@ class History:
         gone = {name for made in before for name in made.dropped}
         self.changed = {name: options for name, options in changed.items() if name not in gone}
         self.options: Mapping[str, dict[str, Any]] = {
-            name: changed.get(name, policy.options) for name, policy in config.policies.items()
+            name: changed.get(name, dict(policy.options)) for name, policy in config.policies.items()
         }
 
     def pairings(self, place: str) -> list[tuple[tuple[str, ...], ...]]:
@@ -158,11 +158,11 @@ class History:
             for made in self._rounds
         )
 
-    def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
+    def games(self) -> Iterator[list[tuple[Match, Sequence[Encounter]]]]:
         """Per round the games of each match, with what the match was made of."""
         return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
 
-    def games_since_begun(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
+    def games_since_begun(self, policy: str) -> Iterator[list[tuple[Match, Sequence[Encounter]]]]:
         """Per round all games since a policy started over or became a copy of another one, if it did."""
         changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
         return itertools.islice(self.games(), max(changed, default=0), None)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from arena.config.league import SnapshotsConfig
-from arena.config.matches import MatchConfig
+from arena.config.league import Snapshots
+from arena.config.matches import Match
 from arena.league.ratings import sprt
 from arena.league.ratings.ratings import fit
 from arena.league.results import Encounter, Results, Score
@@ -18,12 +18,12 @@ from arena.league.rounds_file import player_of, snapshot_name
 from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
-Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
+Games: TypeAlias = Iterable[tuple[Match, Sequence[Encounter]]]
 """Per match its description, and its games in the order in which they ended."""
 
 
 def joining(
-    rule: SnapshotsConfig,
+    rule: Snapshots,
     candidates: Sequence[tuple[str, str | None]],
     score: Callable[[str, str], Score],
     *,
@@ -90,7 +90,7 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
     return found
 
 
-def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results | Timeline) -> list[str]:
+def leaving(rule: Snapshots, snapshots: Sequence[str], results: Results | Timeline) -> list[str]:
     """The surplus snapshots of one policy, the oldest first, in the order in which they leave.
 
     By count, the oldest leave. By spread, one after the other leaves, each time the one whose neighbors in strength are

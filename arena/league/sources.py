@@ -18,8 +18,8 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config, parse_config
-from arena.config.matches import MatchConfig, policy_of, reseated
-from arena.config.schema import PolicyConfig
+from arena.config.matches import Match, policy_of, reseated
+from arena.config.schema import Policy
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest
 from arena.league import rounds_file
@@ -94,7 +94,7 @@ class Source:
             raise ConfigError(f"there is no policy {policy or name!r}; {known}", path=path, source=self.path)
         return Named(policy, label)
 
-    def frozen(self, named: Named, *, path: str = "") -> PolicyConfig:
+    def frozen(self, named: Named, *, path: str = "") -> Policy:
         """A policy as it was at a checkpoint, the newest one without a label, with the options of that time.
 
         A policy without checkpoints, such as a scripted one, is as configured. `path`: see `named`.
@@ -164,10 +164,10 @@ def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Pat
 # who plays against the policies of a source
 
 
-def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | None:
+def opposed(config: Config, policy: str, opponent: Policy) -> Config | None:
     """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
     name = next(name for name in numbered(_OPPONENT) if name not in config.policies)
-    matches: list[MatchConfig] = []
+    matches: list[Match] = []
     for _, entry in config.entries():
         if 0 < entry.names.count(policy) < len(entry.seats):
             seats = tuple(seat if policy_of(seat) == policy else reseated(seat, name) for seat in entry.seats)
@@ -180,7 +180,7 @@ def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | Non
     return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
 
 
-def other_policy(source: Source, text: str, *, path: str) -> PolicyConfig | None:
+def other_policy(source: Source, text: str, *, path: str) -> Policy | None:
     """What `POLICY@TICK` of a source, or `RUN:POLICY@TICK` of another run of the same game, means; None: neither.
 
     Raises:
@@ -201,7 +201,7 @@ def other_policy(source: Source, text: str, *, path: str) -> PolicyConfig | None
     return found
 
 
-def opponent_of(config: Config, source: Source, against: str, *, path: str = "--against") -> PolicyConfig:
+def opponent_of(config: Config, source: Source, against: str, *, path: str = "--against") -> Policy:
     """A policy of a frozen configuration, one of its source or of another run (`other_policy`), or an algorithm.
 
     Raises:
@@ -230,4 +230,4 @@ def opponent_of(config: Config, source: Source, against: str, *, path: str = "--
             "of the configuration, with its options, and name that one",
             path=path,
         ) from error
-    return PolicyConfig(algorithm=against, frozen=True)
+    return Policy(algorithm=against, frozen=True)

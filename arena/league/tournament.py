@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.matches import Match, SeatEntry
 from arena.config.members import Sides
 from arena.league.ratings.contradictions import Contradiction, unmet
 from arena.league.ratings.ranking import OrderUncertainty, Standings, most_informative, open_doubts
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
 class Batch(NamedTuple):
     """What is played next."""
 
-    matches: tuple[MatchConfig, ...]
+    matches: tuple[Match, ...]
     episodes: int  # how many each lane plays
 
 
@@ -119,7 +119,7 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
     return Table(found, neighbors, rule.error, ratings.prior, (), missing)
 
 
-def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
+def widened(settings: Sequence[Match], players: int, rule: Rule) -> tuple[Match, ...]:
     """The settings with up to `_LANES` lanes, fewer if the budget of the rule is small for so many players.
 
     Each player can have at least 8 meetings, and at least half of the budget is left when every pair has met, if one
@@ -129,13 +129,13 @@ def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[
     return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
 
 
-def games_of_a_meeting(settings: Sequence[MatchConfig], *, sides: Sides | None = None) -> int:
+def games_of_a_meeting(settings: Sequence[Match], *, sides: Sides | None = None) -> int:
     """How many games two players play when they meet: on both sides, or each on the side of its population."""
     return (2 if sides is None else 1) * sum(setting.lanes for setting in settings)
 
 
 def next_batch(
-    settings: Sequence[MatchConfig],
+    settings: Sequence[Match],
     players: Sequence[str],
     results: Results,
     rule: Rule,
@@ -208,14 +208,14 @@ def every_meeting(sides: Sides) -> list[tuple[str, str]]:
     return [(first[one], second[other]) for one, other in dict.fromkeys(pairs)]
 
 
-def _meetings(settings: Sequence[MatchConfig], pairs: Sequence[tuple[str, str]]) -> Iterator[MatchConfig]:
+def _meetings(settings: Sequence[Match], pairs: Sequence[tuple[str, str]]) -> Iterator[Match]:
     for (one, other), copies in Counter(pairs).items():
         for setting in settings:
             for players in ((one, other), (other, one)):
                 yield seated(setting, players, copies=copies)
 
 
-def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -> MatchConfig:
+def seated(setting: Match, players: tuple[str, str], *, copies: int = 1) -> Match:
     """A setting of two sides with a player on each."""
     assert setting.sides is not None and len(setting.sides) == 2, setting
     at = {seat: player for side, player in zip(setting.sides, players, strict=True) for seat in side}
@@ -225,9 +225,9 @@ def seated(setting: MatchConfig, players: tuple[str, str], *, copies: int = 1) -
     return msgspec.structs.replace(setting, seats=tuple(seats), copies=copies)
 
 
-def distinct_settings(matches: Sequence[MatchConfig]) -> tuple[MatchConfig, ...]:
+def distinct_settings(matches: Sequence[Match]) -> tuple[Match, ...]:
     """The settings of which a batch was made: its matches without their players, each once."""
-    found: dict[str, MatchConfig] = {}
+    found: dict[str, Match] = {}
     for match in matches:
         setting = msgspec.structs.replace(match, copies=1)
         found.setdefault(repr(seated(setting, ("", ""))), setting)

@@ -9,8 +9,8 @@ from itertools import groupby
 import msgspec
 
 from arena.config.fields import MOST_ROLES, ONLY_ACT
-from arena.config.matches import MatchConfig, policy_of
-from arena.config.schema import Config, EnvConfig
+from arena.config.matches import Match, policy_of
+from arena.config.schema import Config, Env
 from arena.errors import ConfigError
 from arena.plan.placement import Load, pack
 from arena.plan.plan import ROOT, MatchPlan, Plan, PolicyPlan, Role, SeatPlan, roles_of
@@ -59,13 +59,13 @@ def make_plan(
     return replace(plan, ranks=_layout(plan, ranks, hosts=()))
 
 
-def game_of(config: Config, description: MatchConfig) -> EnvConfig:
+def game_of(config: Config, description: Match) -> Env:
     """The environment of a match, with the arguments that the match's description adds."""
     env = config.envs[description.env]
     return msgspec.structs.replace(env, kwargs={**env.kwargs, **description.env_kwargs})
 
 
-def _seats(description: MatchConfig) -> tuple[SeatPlan, ...]:
+def _seats(description: Match) -> tuple[SeatPlan, ...]:
     seats: list[SeatPlan] = []
     taken = 0
     for index, entry in enumerate(description.seats):

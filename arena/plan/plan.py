@@ -20,9 +20,9 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.members import may_be_frozen
-from arena.config.schema import Config, EnvConfig, PolicyConfig
+from arena.config.schema import Config, Env, Policy
 from arena.errors import ConfigError
 
 Entity = int | str
@@ -73,8 +73,8 @@ class MatchPlan:
     match: int
     entry: int
     copy: int
-    config: MatchConfig  # the description
-    game: EnvConfig  # of its environment; its `kwargs` have the description's `env_kwargs` in them
+    config: Match  # the description
+    game: Env  # of its environment; its `kwargs` have the description's `env_kwargs` in them
     seats: tuple[SeatPlan, ...]
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
 
@@ -113,7 +113,7 @@ class PolicyPlan:
     """A policy and its workers as (match, seat), in the order of their ranks in the group."""
 
     name: str
-    config: PolicyConfig
+    config: Policy
     workers: tuple[tuple[int, int], ...] = ()
 
 

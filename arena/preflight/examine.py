@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
 from arena.callbacks import made
-from arena.config.schema import CallbackConfig, TickRules
+from arena.config.schema import CallbackEntry, TickRules
 from arena.errors import ConfigError, GameError, located, pluralize, shown
 from arena.game.api import Interface
 from arena.game.spaces import as_action, check_unit_spaces
@@ -147,7 +147,7 @@ def examine(
                 takes = "has no seat in these matches, can take those of later rounds or of evaluations"
         lines.append(f"policy {name}: {takes}")
     made(plan.config.callbacks)
-    for callback in map(CallbackConfig.of, plan.config.callbacks):
+    for callback in map(CallbackEntry.of, plan.config.callbacks):
         lines.append(f"callback {callback.class_}: {pluralize(len(callback.options), 'option')}")
     return Preflight(layouts[0].interfaces, layouts[0].seats, findings, tuple(lines), layouts[0].hints)
 

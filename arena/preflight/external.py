@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arena import registry
 from arena.config.schema import TickRules
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 from arena.plan.plan import MatchPlan, Plan
 
 if TYPE_CHECKING:
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 EXTERNAL_GAMES_TEXT = "come from outside: no seeds, no replays, resume is not bit-exact"
 """What `arena plan` and the start of a run say of the games of a match."""
+
+
+def kind_of(env: str, make: str) -> str | None:
+    """How the external games of an entry of `envs` come in, see `registry.external_kind`; errors name its key."""
+    with located(path=f"envs.{env}.make"):
+        return registry.external_kind(make)
 
 
 def external_kinds(matches: Iterable[MatchPlan]) -> dict[int, str]:
@@ -25,7 +31,7 @@ def external_kinds(matches: Iterable[MatchPlan]) -> dict[int, str]:
     """
     kinds = {}
     for match in matches:
-        kind = registry.external_kind(match.game.make)
+        kind = kind_of(match.env, match.game.make)
         if kind is not None:
             kinds[match.match] = kind
         elif match.game.external is not None:
@@ -86,7 +92,7 @@ def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
 def refuse_external(config: Config) -> None:
     """Refuses a configuration for a command that starts games by itself."""
     for path, entry in config.entries():
-        if registry.external_kind(config.envs[entry.env].make) is not None:
+        if kind_of(entry.env, config.envs[entry.env].make) is not None:
             raise ConfigError(
                 f"the games of {entry.env!r} come from outside and cannot be started here; `arena serve RUN --games N` "
                 "evaluates policies in them",

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from arena import registry
 from arena.config import Config
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.members import later_matches
-from arena.config.schema import EvaluationConfig
+from arena.config.schema import Evaluation
 from arena.plan.build import make_plan
 from arena.plan.plan import UNBOUNDED_TICKS, Plan
+from arena.preflight.external import kind_of
 
 _STREAM = 0x6576616C  # separates an evaluation's random streams from those of the training
 
@@ -25,13 +25,13 @@ _STREAM = 0x6576616C  # separates an evaluation's random streams from those of t
 def later_plans(config: Config) -> tuple[Plan, ...]:
     """Plans in which every policy has each seat that it may get after the first round; they are never played."""
 
-    def of(config: Config, placed: Sequence[tuple[str, MatchConfig]]) -> Plan:
+    def of(config: Config, placed: Sequence[tuple[str, Match]]) -> Plan:
         played = msgspec.structs.replace(
             config, matches=tuple(match for _, match in placed), rounds=config.round_count, scale=False
         )
         return make_plan(played, places=[path for path, _ in placed], whole=config)
 
-    def once(*placed: tuple[str, MatchConfig]) -> list[tuple[str, MatchConfig]]:
+    def once(*placed: tuple[str, Match]) -> list[tuple[str, Match]]:
         singles = [(path, msgspec.structs.replace(match, copies=1)) for path, match in placed]
         return [*{repr(single): (path, single) for path, single in reversed(singles)}.values()][::-1]
 
@@ -69,7 +69,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
     )
 
 
-def _matches(config: Config, evaluation: EvaluationConfig) -> tuple[MatchConfig, ...]:
+def _matches(config: Config, evaluation: Evaluation) -> tuple[Match, ...]:
     """Each match description of the first round once, with its own seats or the evaluation's, whose arguments it gets.
 
     External games are left out: they cannot be started for an evaluation.
@@ -77,7 +77,7 @@ def _matches(config: Config, evaluation: EvaluationConfig) -> tuple[MatchConfig,
     entries = [
         msgspec.structs.replace(entry, copies=1, env_kwargs={**entry.env_kwargs, **evaluation.env_kwargs})
         for _, entry in config.entries()
-        if registry.external_kind(config.envs[entry.env].make) is None
+        if kind_of(entry.env, config.envs[entry.env].make) is None
     ]
     if evaluation.seats is not None:
         entries = [msgspec.structs.replace(entry, seats=evaluation.seats, sides=None) for entry in entries]

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from arena.config.league import Elo, Half
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.errors import ConfigError, percent
 from arena.plan.plan import Plan, RoleKind
 from arena.records import checkpoint, checksums
@@ -293,7 +293,7 @@ def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
         PlannedMatch(
             match=match.match,
             env=match.env,
-            env_kwargs=match.game.kwargs,
+            env_kwargs=dict(match.game.kwargs),
             lanes=match.lanes,
             seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
             sides=match.sides,
@@ -360,9 +360,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
     proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
     # As the configuration describes them, from which the plan is made again; (): written by another version.
-    matches: tuple[MatchConfig, ...] = msgspec.field(default=(), name="descriptions")
+    matches: tuple[Match, ...] = msgspec.field(default=(), name="descriptions")
 
-    def described(self, games: Mapping[int, G]) -> Iterator[tuple[MatchConfig, G]]:
+    def described(self, games: Mapping[int, G]) -> Iterator[tuple[Match, G]]:
         """The games of each match, with what the match was made of; its copies, and `scale: true`, repeat that."""
         copies = [match for match in self.matches for _ in range(match.copies)]
         return ((copies[number % len(copies)], found) for number, found in games.items())

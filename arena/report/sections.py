@@ -10,7 +10,7 @@ import numpy as np
 
 from arena import __version__
 from arena.config.fields import flat
-from arena.config.league import DecidedConfig
+from arena.config.league import Decided
 from arena.league.read_results import read as read_encounters
 from arena.records.formats import RoundExploitability
 from arena.records.metrics import EpisodeRecord
@@ -102,7 +102,7 @@ def rated(files: RunFiles) -> Rated:
     # The rule that decides the order of the players; None if no decided order was asked for.
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:
-        rule: DecidedConfig | None = DecidedConfig(error=terms.error, elo=terms.elo)
+        rule: Decided | None = Decided(error=terms.error, elo=terms.elo)
     else:
         rule = None if files.config.league is None else files.config.league.decided
     found = standings(reading, files.config, rule=rule)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from arena.config.league import DecidedConfig
+from arena.config.league import Decided
 from arena.config.members import players
 from arena.config.schema import Config
 from arena.league.metagame.measures import Measures, in_matrix, measures
@@ -103,7 +103,7 @@ class Standings(msgspec.Struct, frozen=True):
         return min(row.low for row in rows), max(row.high for row in rows)
 
 
-def standings(reading: ResultSet, config: Config, *, rule: DecidedConfig | None = None) -> Standings | None:
+def standings(reading: ResultSet, config: Config, *, rule: Decided | None = None) -> Standings | None:
     """The standings of the players that have met; None if these are fewer than two.
 
     `rule` says when the order is decided; None: not asked for.
@@ -138,7 +138,7 @@ def standings(reading: ResultSet, config: Config, *, rule: DecidedConfig | None 
             not_met=len(decided.unmet),
             undecided=decided.open,
         )
-    terms = rule or DecidedConfig()
+    terms = rule or Decided()
     return Standings(
         tables=ranked,
         matrix=Matrix(

@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ import numpy as np
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
-from arena.diagnostics.start_folder import started_here
+from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, in_python, located
 from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
@@ -52,6 +53,9 @@ from arena.run.lead import scored
 from arena.run.loop import run_single_process
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
+
+_IN_PROCESS = threading.RLock()  # held by the thread whose run is in this process
+_WAIT_SECONDS = 5.0  # for another thread that looks at a plan or computes an action
 
 
 class RunResult(NamedTuple):
@@ -79,6 +83,7 @@ def train(
     ranks: RankCount | None = None,
     on_event: Callable[[Event], None] | None = None,
     *,
+    hosts: str | None = None,
     resume: bool = False,
 ) -> RunResult:
     """Runs a configuration to its end.
@@ -92,6 +97,7 @@ def train(
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
             raised when the run has ended.
+        hosts: of the processes and their slots, as `a:4,b:4`; None: this machine, or the allocation.
         resume: whether the run in the folder goes on with this configuration, as by `arena train --resume`; without
             `run_dir` that of the run folder given, or the newest one of `runs/<name>`.
 
@@ -111,21 +117,26 @@ def train(
         run_dir = source.folder.path
     place = None if run_dir is None else str(run_dir)
     with located(source=source.path):
-        plan = checked_plan(read, ranks=process_count(read, ranks, os.environ).number)
-        listener = Listener(on_event)
-        if plan.processes > 1:
+        known = () if hosts is None else parse_hosts(hosts)
+        plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)
+        listener, starts = Listener(on_event), plan.processes > 1 or bool(known)  # one may have to run elsewhere
+        if starts:
             refuse_main(read, ", or use ranks=1")
-        if plan.processes == 1:
+        if not starts:
             with untouched_process():
                 run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
-            with tempfile.TemporaryDirectory(prefix="arena-train-") as home:
+            shared = anchored(".") if known else None  # the first host may be another one
+            with tempfile.TemporaryDirectory(prefix=".arena-train-", dir=shared) as home:
                 path = Path(home) / "config.yaml"
                 path.write_text(resolved_yaml(read))
                 program = [sys.executable, "-m", "arena", "train", str(path), f"--ranks={plan.processes}"]
                 program += [f"--run-dir={place}"] * (place is not None) + ["--resume"] * resume
-                status = mpirun.run(plan.processes, program, restarts=read.restarts, listener=listener)
+                restarts, scale = read.restarts, read.scale
+                status = mpirun.run(
+                    plan.processes, program, restarts=restarts, scale=scale, hosts=known, listener=listener
+                )
     if listener.error is not None:
         raise listener.error
     if status == MISTAKE:
@@ -261,7 +272,10 @@ class Listener(Output):
 def untouched_process() -> Iterator[None]:
     """Restores working directory, signal handlers, logging, random streams, and torch's threads and algorithms.
 
-    For a run in the process of a user's program.
+    For a run in the process of a user's program, one thread at a time.
+
+    Raises:
+        ConfigError: another thread is in one, and does not leave it within some seconds.
     """
 
     def algorithms(torch: Any) -> tuple[bool, ...]:
@@ -273,6 +287,11 @@ def untouched_process() -> Iterator[None]:
         efficient, cudnn = torch.backends.cuda.mem_efficient_sdp_enabled(), torch.backends.cudnn
         return deterministic, warn_only, efficient, cudnn.allow_tf32, cudnn.benchmark
 
+    if not _IN_PROCESS.acquire(timeout=_WAIT_SECONDS):
+        raise ConfigError(
+            "another thread of this program has a run in this process, and random streams and signals are the "
+            "process's; let one run follow the other, or give each processes of its own by ranks=2 or more"
+        )
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = 0 if torch is None else torch.get_num_threads()
@@ -294,6 +313,7 @@ def untouched_process() -> Iterator[None]:
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
             torch.backends.cuda.enable_mem_efficient_sdp(efficient)
             torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
+        _IN_PROCESS.release()
 
 
 @contextmanager

@@ -19,10 +19,10 @@ import msgspec
 
 from arena.config import Config
 from arena.config.check import check
-from arena.config.league import LeagueConfig
+from arena.config.league import League
 from arena.config.load import load_config
-from arena.config.matches import GeneratorEntry, MatchConfig, MatchmakingConfig
-from arena.config.schema import PolicyConfig
+from arena.config.matches import GeneratorEntry, Match, Matchmaking
+from arena.config.schema import Policy
 from arena.errors import ConfigError, listed, located, pluralize, shown
 from arena.game.api import Interface
 from arena.league import rounds_file
@@ -59,13 +59,13 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         earlier = load_config(folder.config)
         snapshots = History(earlier, rounds_file.read_played(folder, earlier)).snapshots
         tables = league_table(read(folder).timeline, {}, earlier).tables
-    loaded: dict[str, PolicyConfig] = {}  # the policies that begin with a checkpoint, by their names in the new run
+    loaded: dict[str, Policy] = {}  # the policies that begin with a checkpoint, by their names in the new run
     for name, policy in config.policies.items():
         checkpoints = boundary.checkpoints_of(folder, name)
         if checkpoints and policy.learns and policy.load is None:
             loaded[name] = msgspec.structs.replace(policy, load=str(checkpoints[-1].resolve()))
     # Entries whose policies can have past selves as opponents; entries of two populations cannot.
-    matchmakings = [entry for entry in chain(*config.listed) if isinstance(entry, MatchmakingConfig)]
+    matchmakings = [entry for entry in chain(*config.listed) if isinstance(entry, Matchmaking)]
     met = {policy for matchmaking in matchmakings if not matchmaking.versus for policy in matchmaking.policies}
     past: dict[str, Player] = {}  # the snapshots among them
     for player in map(player_of, chain.from_iterable(snapshots.values())):
@@ -94,7 +94,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         begin = listed(sorted(loaded.keys() - past.keys()))
         prior = {name: round(found, 1) for name, found in elo.items() if name in made.policies}
         if made.round_count > 1 and len(prior) > 1:  # the ratings of a league begin with those of the earlier run
-            league = msgspec.structs.replace(made.league or LeagueConfig(), prior=prior)
+            league = msgspec.structs.replace(made.league or League(), prior=prior)
             made = msgspec.structs.replace(made, league=league)
         return made, [f"goes on with {shown(folder.path)}: {begin}; {count} of its league", *lines]
     raise ConfigError(
@@ -104,11 +104,11 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
     )
 
 
-def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Mapping[str, Player]) -> Config:
+def _with_policies(config: Config, loaded: Mapping[str, Policy], past: Mapping[str, Player]) -> Config:
     """The configuration with these policies; past snapshots join `against` in the matchmaking of their policies."""
 
-    def met(entry: MatchConfig | GeneratorEntry) -> MatchConfig | GeneratorEntry:
-        if not isinstance(entry, MatchmakingConfig) or entry.versus:
+    def met(entry: Match | GeneratorEntry) -> Match | GeneratorEntry:
+        if not isinstance(entry, Matchmaking) or entry.versus:
             return entry
         joining = tuple(name for name, player in past.items() if player.policy in entry.policies)
         return msgspec.structs.replace(entry, against=(*entry.against, *joining))

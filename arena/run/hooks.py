@@ -22,8 +22,8 @@ import msgspec
 
 from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
 from arena.config.fields import flat
-from arena.config.matches import MatchConfig
-from arena.config.schema import CallbackConfig, EvaluationConfig
+from arena.config.matches import Match
+from arena.config.schema import CallbackEntry, Evaluation
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.league.changes import lines_of
 from arena.plan.build import game_of
@@ -41,7 +41,7 @@ _MOST_SAID = 20  # changes of a boundary, of which one may be a long list
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def made_curriculum(planned: CallbackConfig) -> Any:
+def made_curriculum(planned: CallbackEntry) -> Any:
     """An object of the class of a curriculum.
 
     Raises:
@@ -63,7 +63,7 @@ def made_curriculum(planned: CallbackConfig) -> Any:
     return made_object(cls, planned.options, path="curriculum")
 
 
-def evaluation_function(evaluation: EvaluationConfig) -> Callable[..., Any] | None:
+def evaluation_function(evaluation: Evaluation) -> Callable[..., Any] | None:
     """The function that is called with each evaluation; None if there is none.
 
     Raises:
@@ -84,7 +84,7 @@ def evaluation_function(evaluation: EvaluationConfig) -> Callable[..., Any] | No
     return function
 
 
-def call_evaluation_function(run: Run, evaluation: EvaluationConfig) -> None:
+def call_evaluation_function(run: Run, evaluation: Evaluation) -> None:
     """Calls the function at a boundary, if there is one, and records what it has measured.
 
     Raises:
@@ -254,7 +254,7 @@ def check_change(config: Config, key: str, value: Any, *, more: str = "") -> Non
     match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
     number = int(match[1] or match[2]) if match else -1
     matches = config.listed[0]
-    in_match = 0 <= number < len(matches) and isinstance(matches[number], MatchConfig)
+    in_match = 0 <= number < len(matches) and isinstance(matches[number], Match)
     if not (in_match or key in whole or any(key.startswith(start) and key != start for start in starts)):
         raise ConfigError(
             "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "

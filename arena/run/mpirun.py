@@ -56,7 +56,11 @@ _SETTINGS = {
     "PRTE_MCA_oob_tcp_keepalive_intvl": "2",
     "PRTE_MCA_oob_tcp_keepalive_probes": "3",
 }
-_EXPORTED = ("OMP_NUM_THREADS",)  # to other hosts, as the user has set it; Open MPI exports its own variables
+MODULES_VARIABLE = "ARENA_MODULES"  # the folders with the modules that the starting process finds, as in PYTHONPATH
+_EXPORTED = (
+    "OMP_NUM_THREADS",
+    MODULES_VARIABLE,
+)  # to other hosts; Open MPI exports its own variables
 _ON_ONE_NODE = {
     # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
     # with TCP each process listens at a port of all interfaces.
@@ -165,7 +169,8 @@ def find_launcher() -> str:
 
 def process_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables of a process of a run that is started in this environment."""
-    return {**_SETTINGS, **environment}
+    modules = os.pathsep.join(str(anchored(entry)) for entry in sys.path)
+    return {**_SETTINGS, **environment, MODULES_VARIABLE: modules}
 
 
 def command(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from arena import registry
 from arena.callbacks import made
 from arena.config import Config
-from arena.config.schema import CallbackConfig
+from arena.config.schema import CallbackEntry
 from arena.errors import ConfigError
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
@@ -35,7 +35,7 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     check_external(plan, [match for match in plan.matches if match.game.make in registry.EXTERNAL])
     made(plan.config.callbacks)
     made(plan.config.loggers, "loggers")
-    sending = [one for one in map(CallbackConfig.of, plan.config.loggers) if one.class_ in registry.LOGGERS]
+    sending = [one for one in map(CallbackEntry.of, plan.config.loggers) if one.class_ in registry.LOGGERS]
     if config.record != "replays" and any("videos" in one.options.get("artifacts", ()) for one in sending):
         raise ConfigError("`artifacts: [videos]` needs `record: replays`", path="loggers")
     if plan.config.curriculum is not None:

@@ -18,9 +18,9 @@ import msgspec
 
 from arena import registry
 from arena.config.decode import is_policy_name
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.members import Sides, separate_populations
-from arena.config.schema import EnvConfig, PolicyConfig
+from arena.config.schema import Env, Policy
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, pluralize
 from arena.league.ratings.standings import POPULATIONS
@@ -75,16 +75,14 @@ def read_sources(targets: Sequence[AnyConfig], overrides: Sequence[str] = ()) ->
 # the players
 
 
-def players_of(
-    sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained: bool = False
-) -> dict[str, PolicyConfig]:
+def players_of(sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained: bool = False) -> dict[str, Policy]:
     """The players of a tournament, frozen, by name: those that are named, or all of a source.
 
     The labels select checkpoints where a name does not: `first`, `last`, `best`, or a number of ticks. With `last`
     alone a player has the policy's name, else the tick is appended. `untrained` policies, which have no checkpoint,
     play with their first weights.
     """
-    members, chosen = _members(sources), dict[str, PolicyConfig]()
+    members, chosen = _members(sources), dict[str, Policy]()
     for of in sources:
         whole = [Named(policy, "") for policy in of.source.config.policies] if "" in of.named else []
         for named in [*whole, *(of.source.named(name) for name in of.named if name)]:
@@ -165,7 +163,7 @@ def _member(members: Mapping[str, _Member], of: PlayersOf, policy: str) -> _Memb
     return next((member for member in owners if member.source is of.source), owners[0])
 
 
-def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, PolicyConfig]]:
+def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Policy]]:
     """A policy with each of these checkpoints."""
     source, policy = member.source, member.policy
     if not source.files(policy):
@@ -209,7 +207,7 @@ def sides_of(sources: Sequence[PlayersOf], players: Collection[str]) -> Sides | 
 # the games
 
 
-def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tuple[MatchConfig, ...]]:
+def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Match, ...]]:
     """The games of all sources, and the matches in which two players can meet there.
 
     Returns:

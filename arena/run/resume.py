@@ -18,8 +18,8 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config
-from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
-from arena.config.schema import EnvConfig
+from arena.config.matches import Knockout, Match, Swiss, reseated
+from arena.config.schema import Env
 from arena.errors import ConfigError, located
 from arena.league.changes import check_recorded, lines_of
 from arena.league.sources import find_checkpoint
@@ -294,10 +294,10 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
     """
     kept, replaced = registry.game_arguments, msgspec.structs.replace  # not how external games are reached
 
-    def games(config: Config) -> dict[str, EnvConfig]:
+    def games(config: Config) -> dict[str, Env]:
         return {name: replaced(env, kwargs=kept(env.make, env.kwargs)) for name, env in config.envs.items()}
 
-    def matches(config: Config) -> list[MatchConfig]:
+    def matches(config: Config) -> list[Match]:
         entries = [(match, config.envs[match.env].make) for _, match in config.entries()]
         return [replaced(match, env_kwargs=kept(make, match.env_kwargs)) for match, make in entries]
 
@@ -323,14 +323,14 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         return
     yield from compared("policies", before.policies, now.policies, ("algorithm", "frozen"))
 
-    def setting(match: MatchConfig) -> dict[str, Any]:
+    def setting(match: Match) -> dict[str, Any]:
         """The game and form of a match, without its players."""
         return {**{field: getattr(match, field) for field in SAME_MATCH}, "seats": len(match.seats)}
 
     def tournaments(config: Config) -> dict[str, tuple[str, ...]]:
         """The players of each knockout and Swiss, which continue from one round to the next."""
-        kinds = (KnockoutConfig, SwissConfig)
-        return {place: entry.policies for place, entry in config.places() if isinstance(entry, kinds)}
+        kinds = (Knockout, Swiss)
+        return {place: tuple(entry.policies) for place, entry in config.places() if isinstance(entry, kinds)}
 
     known = [setting(match) for _, match in before.known_matches()]
     had = " or ".join(dict.fromkeys(map(_quoted, known)))
@@ -343,7 +343,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
             yield f"{place}.policies was {_quoted(played.get(place))}, is {_quoted(planned.get(place))}"
 
 
-def matches_by_number(entries: Sequence[MatchConfig]) -> dict[str, MatchConfig]:
+def matches_by_number(entries: Sequence[Match]) -> dict[str, Match]:
     """Match descriptions by their numbers."""
     return {str(number): entry for number, entry in enumerate(entries)}
 

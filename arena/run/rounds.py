@@ -20,7 +20,7 @@ from pathlib import Path
 from arena.callbacks import Callbacks
 from arena.config import Config
 from arena.config.load import parse_proposed
-from arena.config.matches import KnockoutConfig
+from arena.config.matches import Knockout
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.next_round import (
@@ -159,7 +159,7 @@ def _private_states(
 def is_decided(run: Run, state: RunState) -> bool:
     """Whether a league that has played a round to its end is decided, though rounds are left."""
     config, known = run.plan.config, rounds_file.read(run.folder)
-    knockouts = (isinstance(entry, KnockoutConfig) for entries in config.listed for entry in entries)
+    knockouts = (isinstance(entry, Knockout) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
     return is_over(config, known[: run.plan.round + 1], _games_so_far(run, state).read(run.plan.round).timeline)

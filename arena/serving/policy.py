@@ -9,9 +9,9 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -36,6 +36,9 @@ from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import boundary
 from arena.records import checkpoint as checkpoints
 from arena.records.folder import RunFolder
+
+Infos: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | NDArray[Any] | None
+"""An info of a game, those of a vector environment, or one of each row; or the mask that they have."""
 
 
 class Policy:
@@ -70,7 +73,7 @@ class Policy:
         return f"<policy of {type(self.algorithm).__name__}, ticks={self.ticks}, {self.observation_space}>"
 
     def act(
-        self, observation: Any, mask: NDArray[Any] | None = None, *, greedy: bool = True, entity: int | None = None
+        self, observation: Any, info: Infos = None, *, mask: Any = None, greedy: bool = True, entity: int | None = None
     ) -> Any:
         """The action for one observation, or a batch of actions for a batch of observations.
 
@@ -78,7 +81,9 @@ class Policy:
 
         Args:
             observation: a sample of the observation space, or a batched one with the leading axis N.
-            mask: which actions are allowed, [mask_size] or [N, mask_size]; None: all.
+            info: of the game, of a vector environment, or one of each row; `action_mask` says which actions are
+                allowed. Or the mask itself.
+            mask: [mask_size] or [N, mask_size], in the place of an info; None: all actions are allowed.
             greedy: the best action rather than a sampled one.
             entity: of a policy whose `team` has several entities, which of them sees this, by its place in the order of
                 seats, from 0; None: the rows of a batch are those of whole teams, one after the other.
@@ -86,10 +91,8 @@ class Policy:
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis, or is not
                 finite; the mask is none of the action space, or allows no action; or `entity` is missing or unknown.
-            TypeError: the mask is an info, which has it as its `action_mask`.
         """
-        if isinstance(mask, Mapping):
-            raise TypeError("got an info as the mask, expected its array; use mask=info['action_mask']")
+        mask = mask_of(info if mask is None else mask)
         if part := missing_part(self.observation_space, observation):
             raise ValueError(f"got an observation without {part}, expected one of {self.observation_space} or a batch")
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
@@ -113,10 +116,8 @@ class Policy:
             if not is_finite(numbers):
                 lost = numbers[~np.isfinite(numbers)][0]
                 raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
-        if mask is not None:
-            mask = np.asarray(mask)
-            if fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),))):
-                raise ValueError(f"the mask has {fault}")
+        if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
+            raise ValueError(f"the mask has {fault}")
         if single:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
@@ -177,6 +178,16 @@ class Policy:
         algorithm = self.algorithm if learns else self._make(rows)
         acting: Callable[[Any, Any], Any] = algorithm.actor(greedy=greedy)
         return acting
+
+
+def mask_of(info: Infos) -> Any:
+    """The mask of an entity, or of each row; where `active` is false, all is allowed. None: there is none."""
+    if isinstance(info, Mapping):
+        mask = info.get("action_mask")
+        return None if mask is None else np.where(np.asarray(info.get("active", True))[..., None], mask, 1)
+    if isinstance(info, Sequence) and info and isinstance(info[0], Mapping):
+        return np.stack([mask_of(one) for one in info]) if any("action_mask" in one for one in info) else None
+    return None if info is None else np.asarray(info)
 
 
 def load_policy(

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 from arena.config import Config
 from arena.config.check_league import most_gate_games
-from arena.config.league import GateConfig, LeagueConfig
+from arena.config.league import Gate, League
 from arena.config.matches import (
-    CustomPairings,
-    CustomRule,
     Exploiters,
     Fictitious,
-    GauntletConfig,
+    Gauntlet,
     Generator,
-    KnockoutConfig,
-    MatchConfig,
-    MatchmakingConfig,
-    MixturesConfig,
+    Knockout,
+    Match,
+    Matchmaking,
+    Mixtures,
     Nash,
+    OwnRule,
+    Pairings,
     PastSelves,
-    RoundRobinConfig,
-    SwissConfig,
+    RoundRobin,
+    Swiss,
     Uncertainty,
 )
 from arena.config.members import gated, populations, snapshotted
@@ -39,12 +39,12 @@ def rounds_lines(config: Config) -> list[str]:
     same = "in this round alone" if several else "the same in every round"
     lines = [f"rounds: {extent}; this is the first" + ("" if several else ", and none has more roles")]
     for place, entry in config.places():
-        if isinstance(entry, MatchConfig):
+        if isinstance(entry, Match):
             text = f"{' - '.join(dict.fromkeys(entry.names))}; {same}" if several else same
         else:
             text = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
         lines.append(f"  {place}: {text}")
-    league = config.league or LeagueConfig()
+    league = config.league or League()
     rule, evolution = league.snapshots, league.evolution
     if names := snapshotted(config):
         kept = "newest" if rule.keep_by == "count" else "most different in strength"
@@ -73,24 +73,24 @@ def rounds_lines(config: Config) -> list[str]:
 def _who(entry: Generator) -> str:
     names = listed(entry.policies)
     bye = ""
-    if isinstance(entry, (KnockoutConfig, SwissConfig)) and entry.byes:
+    if isinstance(entry, (Knockout, Swiss)) and entry.byes:
         bye = f" ({entry.policies[0]} has a bye in the first)"
-    if isinstance(entry, RoundRobinConfig):
+    if isinstance(entry, RoundRobin):
         return f"every pair of {names}"
-    if isinstance(entry, GauntletConfig):
+    if isinstance(entry, Gauntlet):
         return f"{_each(entry.policies)} against {_each(entry.against)}"
-    if isinstance(entry, MixturesConfig):
+    if isinstance(entry, Mixtures):
         return f"every pair of teams of {entry.team_size} that {names} can form"
-    if isinstance(entry, KnockoutConfig):
+    if isinstance(entry, Knockout):
         return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{bye}"
-    if isinstance(entry, SwissConfig):
+    if isinstance(entry, Swiss):
         return f"neighbors in the standings of {names} who have not met{bye}"
-    if isinstance(entry, CustomPairings):
+    if isinstance(entry, Pairings):
         return f"pairings of {names} by {entry.generator}"
-    assert isinstance(entry, MatchmakingConfig), entry
+    assert isinstance(entry, Matchmaking), entry
     matches = pluralize(entry.copies, "match", "matches")
     if entry.versus:
-        how = entry.rule.class_ if isinstance(entry.rule, CustomRule) else entry.rule.kind
+        how = entry.rule.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
         return (
             f"{matches} of {_each(entry.policies)} (first side) and of {_each(entry.versus)} (second side), against "
             f"the other population and snapshots of it, by {how}"
@@ -98,7 +98,7 @@ def _who(entry: Generator) -> str:
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 
-def _opponents(entry: MatchmakingConfig) -> str:
+def _opponents(entry: Matchmaking) -> str:
     others = [name for name in entry.members if name not in entry.policies or len(entry.members) > 1]
     members = f"{', '.join(others)} and snapshots" if others else "itself and its snapshots"
     if isinstance(entry.rule, PastSelves):
@@ -120,12 +120,12 @@ def _opponents(entry: MatchmakingConfig) -> str:
         return f"against the mixture of all snapshots by {entry.rule.solver}, until it gains no more and joins them"
     if isinstance(entry.rule, Uncertainty):
         return f"against those of {members} whose results would change the standings most"
-    if isinstance(entry.rule, CustomRule):
+    if isinstance(entry.rule, OwnRule):
         return f"against {members}, by {entry.rule.class_}"
     raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
 
 
-def _gate_text(gate: GateConfig) -> str:
+def _gate_text(gate: Gate) -> str:
     games = pluralize(math.ceil(expected_games(gate)), "game that is won or lost", "games that are won or lost")
     return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.config.matches import CustomPairings, Pair
+from arena.config.matches import Pair, Pairings
 from arena.errors import ConfigError
 from arena.league.custom import OpponentRule, PairingGenerator, checked_opponents, checked_pairings
 from arena.league.results import Results, Score
@@ -44,7 +44,7 @@ def check_pairings(make: Callable[[], PairingGenerator], *, team_size: int = 1, 
     """
     for league in _leagues():
         opening = tuple((league.policies[0], league.policies[1]) for _ in range(most))
-        entry = CustomPairings(
+        entry = Pairings(
             env="game", policies=league.policies, team_size=team_size, generator="tests:Generator", opening=opening
         )
         call = f"pairings() in round {league.round}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.spaces import flatten, row, unflatten
 from arena.serving.models import PureModel
-from arena.serving.policy import Policy
+from arena.serving.policy import Infos, Policy, mask_of
 
 
 class Player:
@@ -42,8 +42,9 @@ class Player:
     def act(
         self,
         observation: Any,
-        info: Mapping[str, Any] | None = None,
+        info: Infos = None,
         *,
+        mask: Any = None,
         greedy: bool = True,
         entity: int | None = None,
     ) -> Any:
@@ -51,11 +52,12 @@ class Player:
 
         Args:
             observation: a sample of the observation space.
-            info: of the game; `action_mask` says which actions are allowed.
+            info: of the game; `action_mask` says which actions are allowed. Or the mask itself.
+            mask: [mask_size], in the place of an info; None: all actions are allowed.
             greedy: the best action rather than a sampled one.
             entity: see `Policy.act`.
         """
-        mask = _mask(info or {})
+        mask = mask_of(info if mask is None else mask)
         if not self.remembers:
             return self._policy.act(observation, mask, greedy=greedy, entity=entity)
         rows = np.array([self._policy.place(entity)])
@@ -65,13 +67,7 @@ class Player:
         self.memory = after[0]
         return row(self.action_space, actions, 0)
 
-    def act_batch(
-        self,
-        observations: Any,
-        infos: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        *,
-        greedy: bool = True,
-    ) -> Any:
+    def act_batch(self, observations: Any, infos: Infos = None, *, greedy: bool = True) -> Any:
         """The actions for a batch of observations with the leading axis N.
 
         Args:
@@ -80,11 +76,7 @@ class Player:
                 `_final_obs`, of a vector environment, which rows have ended and forget.
             greedy: the best actions rather than sampled ones.
         """
-        masks: NDArray[Any] | None = None
-        if isinstance(infos, Mapping):
-            masks = _mask(infos)
-        elif infos is not None and any("action_mask" in info for info in infos):
-            masks = np.stack([_mask(info) for info in infos])
+        masks = mask_of(infos)
         if not self.remembers:
             return self._policy.act(observations, masks, greedy=greedy)
         before = self.memory
@@ -126,9 +118,3 @@ class Player:
             ConfigError: its algorithm does not tell probabilities.
         """
         return self._policy.log_prob(observations, actions, masks)
-
-
-def _mask(info: Mapping[str, Any]) -> Any:
-    """The mask of an entity, or of the rows of a vector environment; where `active` is false, all is allowed."""
-    mask = info.get("action_mask")
-    return None if mask is None else np.where(np.asarray(info.get("active", True))[..., None], mask, 1)

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from arena.diagnostics.start_folder import anchored
 from arena.run.controller import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
+from arena.run.mpirun import process_settings
 
 _LOOK_SECONDS = 0.2  # between two looks at the processes
 _END_SECONDS = 10.0  # for the processes to end when the Trainer is closed
@@ -40,7 +41,7 @@ class RemoteRun:
         command += [] if hosts is None else [f"--hosts={hosts}"]
         self._process = subprocess.Popen(
             command,
-            env={**os.environ, ADDRESS_VARIABLE: self._address, KEY_VARIABLE: key.hex()},
+            env={**process_settings(os.environ), ADDRESS_VARIABLE: self._address, KEY_VARIABLE: key.hex()},
             cwd=anchored("."),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -34,7 +34,7 @@ from arena.callbacks import check_object
 from arena.config import Config, overrides, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
-from arena.config.schema import EvaluationConfig
+from arena.config.schema import Evaluation
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
 from arena.league.sources import Named, Source, find_checkpoint, opponent_of, opposed
@@ -454,7 +454,7 @@ class Trainer:
         run = self._loop.run
         loads = {name: str(path) for name, path in run.leg.restore.items()}
         now = self._config_now()
-        frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
+        frozen = evaluation_config(msgspec.structs.replace(now, evaluation=Evaluation(every=1)), loads)
         contests = {"": frozen}
         if against is not None:
             opponent = opponent_of(frozen, Source(self._config, run.folder), against, path="against")

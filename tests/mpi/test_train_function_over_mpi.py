@@ -34,6 +34,18 @@ def test_three_processes_play_the_run_of_one_and_print_nothing(
     assert len([*(tmp_path / "three" / "logs").iterdir()]) == 3
 
 
+def test_hosts_are_named_as_for_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for ranks in (1, 2):
+        result = arena.train(config(), tmp_path / str(ranks), ranks=ranks, hosts="localhost:2")
+        assert result.finished and len([*(tmp_path / str(ranks) / "logs").iterdir()]) == ranks
+    with pytest.raises(arena.ConfigError, match="cannot take 3 ranks"):
+        arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:2")
+    with pytest.raises(arena.ConfigError, match="hosts: expected hosts and their slots"):
+        arena.train(config(), tmp_path / "three", ranks=3, hosts="localhost:x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
 def test_failures_and_late_mistakes_of_processes_are_raised(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +57,19 @@ def test_failures_and_late_mistakes_of_processes_are_raised(
     with pytest.raises(arena.ConfigError, match="hidden_sizes"):
         arena.train(config(policies=wrong), tmp_path / "refused", ranks=2)
     assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_processes_find_the_modules_that_the_program_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "own_games.py").write_text("from games import Countdown\nclass Mine(Countdown): pass\n")
+    (tmp_path / "programs" / "queue.py").write_text("raise RuntimeError('hides the module of Python')\n")
+    monkeypatch.syspath_prepend(tmp_path / "programs")
+    monkeypatch.chdir(tmp_path)
+    matches = [{"env": "game", "seats": ["blue"]}]
+    alone = config(envs={"game": {"make": "own_games:Mine"}}, policies={"blue": RANDOM}, matches=matches)
+    assert arena.train(alone, tmp_path / "trained", ranks=2).finished
+    with arena.Trainer(alone, run_dir=tmp_path / "held", ranks=2) as trainer:
+        assert trainer.train()["ticks"] == 40
 
 
 def test_a_line_of_a_game_that_looks_like_an_event_is_a_message(

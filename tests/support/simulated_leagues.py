@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.config import Config, parse_config
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.league.next_round import Round, first_round, is_over, next_round
 from arena.league.results import Encounter, Results, Score, Team
 from arena.league.timeline import Period, PolicyReset, Timeline
@@ -123,7 +123,7 @@ def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Seque
         rounds.append(next_round(config, rounds, known, returns or {}, games))
 
 
-def _number(made: Round, match: MatchConfig) -> int:
+def _number(made: Round, match: Match) -> int:
     """Of the first copy of a match."""
     return sum(other.copies for other in made.matches[: made.matches.index(match)])
 
@@ -147,7 +147,7 @@ class Tournament:
         self, names: Sequence[str], chances: Callable[[int, int], Any], rule: Rule, *, lanes: int, seed: int = 0
     ) -> None:
         rng = np.random.default_rng(seed)
-        setting = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=lanes)
+        setting = Match(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=lanes)
         self.results, self.tables = Results(), list[Table]()
         while (batch := next_batch([setting], names, self.results, rule, played=self.results.games)) is not None:
             for match in batch.matches:

@@ -121,7 +121,8 @@ def league(*, rounds: int, ticks: int) -> Config:
     """A learner, its snapshots, and an opponent that counts."""
     options = {"n_steps": 10, "minibatch_size": 20, "hidden_sizes": [8]}
     rule = PastSelves(self_play=0.5)
-    drawn = Matchmaking(env="game", policies=("learner",), against=("counter",), rule=rule, lanes=2, copies=2)
+    opponents = ["counter"]
+    drawn = Matchmaking(env="game", policies=["learner"], against=opponents, rule=rule, lanes=2, copies=2)
     return Config(
         name="undercut",
         seed=3,
@@ -132,23 +133,27 @@ def league(*, rounds: int, ticks: int) -> Config:
             "learner": Policy(algorithm="ppo", options=options, color="#1f77b4"),
             "counter": Policy(algorithm=Counter, options={"offset": 2}, frozen=True),
         },
-        matches=(drawn,),
+        matches=[drawn],
         league=League(snapshots=Snapshots(every=1, keep=3)),
         evaluation=Evaluation(every=ticks, episodes=4),
         checkpoint_every=ticks,
-        callbacks=(Lengths,),
+        callbacks=[Lengths],
     )
 
 
 def duel(old: str) -> Config:
     """The learner of a run, which goes on learning, against itself as it was."""
     loaded = Policy(algorithm="ppo", options={"n_steps": 10, "minibatch_size": 20, "hidden_sizes": [8]}, load=old)
+    lengths, players = {"length": 4}, {"new": loaded, "old": Policy(algorithm="random")}
+    seats = [*players]
+    matches: list[Match | RoundRobin] = [Match(env="game", seats=seats, lanes=2)]
+    matches.append(RoundRobin(env="game", policies=seats))
     return Config(
         name="duel",
         ticks=40,
-        envs={"game": Env(make=Undercut, kwargs={"length": 4})},
-        policies={"new": loaded, "old": Policy(algorithm="random")},
-        matches=(Match(env="game", seats=("new", "old"), lanes=2), RoundRobin(env="game", policies=("new", "old"))),
+        envs={"game": Env(make=Undercut, kwargs=lengths)},
+        policies=players,
+        matches=matches,
         checkpoint_every=20,
     )
 

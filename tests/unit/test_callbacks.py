@@ -11,7 +11,7 @@ import pytest
 from arena.callbacks import Callbacks, made
 from arena.cli.main import main
 from arena.config import parse_config, resolved_yaml, yaml
-from arena.config.schema import CallbackConfig
+from arena.config.schema import CallbackEntry
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -34,12 +34,12 @@ def _no_notes() -> None:
     NOTES.clear()
 
 
-def planned(*entries: Any) -> tuple[str | CallbackConfig, ...]:
+def planned(*entries: Any) -> tuple[str | CallbackEntry, ...]:
     return parse_config({**DATA, "callbacks": list(entries)}, source="test").callbacks
 
 
-def of(name: str, /, **options: Any) -> CallbackConfig:
-    return CallbackConfig(class_=f"recorders:{name}", options=options)
+def of(name: str, /, **options: Any) -> CallbackEntry:
+    return CallbackEntry(class_=f"recorders:{name}", options=options)
 
 
 # --------------------------------------------------------------------------------------------- the configuration
@@ -49,7 +49,7 @@ def test_an_entry_is_a_name_or_a_name_with_options() -> None:
     entries = ["a.b:C", {"class": "d:E"}, {"class": "d:E", "options": {"x": 1}}]
     data = {**DATA, "callbacks": entries}
     config = parse_config(data, source="test", overrides=["callbacks[2].options.x=[2]"])
-    assert config.callbacks == ("a.b:C", CallbackConfig(class_="d:E"), CallbackConfig(class_="d:E", options={"x": [2]}))
+    assert config.callbacks == ("a.b:C", CallbackEntry(class_="d:E"), CallbackEntry(class_="d:E", options={"x": [2]}))
     again = parse_config(yaml.load(resolved_yaml(config), source="again"), source="test")
     assert again.callbacks == config.callbacks
 
@@ -69,7 +69,7 @@ def test_an_entry_of_another_form_is_refused(entry: Any, path: str, words: str) 
 
 # ------------------------------------------------------------------------------------------- before anything starts
 
-WRONG: list[tuple[str | CallbackConfig, str]] = [
+WRONG: list[tuple[str | CallbackEntry, str]] = [
     ("listener:RecordsAll", r"callbacks\[0\]: .*no module 'listener'"),
     ("recorders:RecordAll", r"callbacks\[0\]: .*did you mean 'RecordsAll'"),
     ("RecordsAll", r"callbacks\[0\]: 'RecordsAll' is not of the form"),
@@ -91,7 +91,7 @@ WRONG: list[tuple[str | CallbackConfig, str]] = [
 
 
 @pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "class_", ""))
-def test_class_without_callback_methods_is_refused(plan: str | CallbackConfig, words: str) -> None:
+def test_class_without_callback_methods_is_refused(plan: str | CallbackEntry, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         made([plan])
 

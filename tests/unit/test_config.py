@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import Config, load_config, parse_config, resolved_yaml, yaml
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 
@@ -300,7 +300,7 @@ def test_file_without_a_configuration_gives_its_reason(tmp_path: Path, content: 
         ("policies.red.load=a=b", lambda config: config.policies["red"].load == "a=b"),
         (
             "matches=[{env: game, seats: [red]}]",
-            lambda config: config.matches == (MatchConfig(env="game", seats=("red",)),),
+            lambda config: config.matches == (Match(env="game", seats=("red",)),),
         ),
     ],
 )

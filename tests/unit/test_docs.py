@@ -150,7 +150,7 @@ def test_every_wrapper_and_algorithm_is_named() -> None:
 
 def test_configuration_keys_are_described() -> None:
     told = "".join(page.prose for page in readme.DOCS if page.path != "docs/configuration/keys.md")
-    structs = (Config, schema.EnvConfig, schema.PolicyConfig, matches.MatchConfig, schema.EvaluationConfig)
+    structs = (Config, schema.Env, schema.Policy, matches.Match, schema.Evaluation)
     keys = [key for struct in structs for key in struct.__struct_encode_fields__ if key not in ("name", "env")]
     assert [key for key in keys if f"`{key}" not in told] == []
 
@@ -221,6 +221,7 @@ PUBLIC = {
             "Uncertainty",
             "evaluate",
             "export",
+            "export_hub",
             "load_policy",
             "open_run",
             "plan_run",

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config.fields import OutcomeRule
-from arena.config.matches import MatchConfig
-from arena.config.schema import EnvConfig
+from arena.config.matches import Match
+from arena.config.schema import Env
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
@@ -27,8 +27,8 @@ def account(
     seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1, rule: OutcomeRule | None = "info"
 ) -> EpisodeTracker:
     plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
-    described = MatchConfig(env="game", seats=tuple(plan.policy for plan in plans), lanes=lanes, sides=())
-    match = MatchPlan(3, 0, 0, described, EnvConfig(make="game"), plans, path="matches[0]")
+    described = Match(env="game", seats=tuple(plan.policy for plan in plans), lanes=lanes, sides=())
+    match = MatchPlan(3, 0, 0, described, Env(make="game"), plans, path="matches[0]")
     return EpisodeTracker(Tracked(match, seats, range(lanes), rule=rule))
 
 
@@ -45,8 +45,8 @@ def finish_one(episodes: EpisodeTracker, lane: int, tick: int) -> EpisodeRecord:
 
 
 def test_resumed_lanes_keep_their_numbers_and_count_on() -> None:
-    described = MatchConfig(env="g", seats=("p",), lanes=4)
-    match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
+    described = Match(env="g", seats=("p",), lanes=4)
+    match = MatchPlan(0, 0, 0, described, Env(make="g"), (SeatPlan(0, "p", (0,)),))
     episodes = EpisodeTracker(Tracked(match, [(0,)], range(2, 4), before=[7, 0]))
     for _ in range(2):
         episodes.tick(step([[1], [2]], [[1], [1]]))

@@ -142,6 +142,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "wrong value": ({"set": {"ticks": {"grid_search": [5, -5]}}}, "set.ticks: found -5; expected a whole number"),
     "in the run": ({"run": {**RUN, "ticks": {"grid_search": [0]}}}, "run.ticks: found 0"),
     "empty grid": ({"set": {"ticks": {"grid_search": []}}}, "set.ticks.grid_search: found []; expected a list"),
+    "spelled": ({"set": {GAMMA: {"log_uniform": [0.1, 1]}}}, f"set.{GAMMA}.log_uniform: unknown form 'log_uniform'"),
     "wrong ends": ({"set": {GAMMA: {"uniform": [1, 1]}}}, f"set.{GAMMA}.uniform: found [1, 1]; the first end"),
     "no logarithm": ({"set": {GAMMA: {"loguniform": [0, 1]}}}, f"set.{GAMMA}.loguniform: found [0, 1]; a logarithm"),
     "no integers": ({"set": {GAMMA: {"integers": [0.5, 1]}}}, f"set.{GAMMA}.integers: found [0.5, 1]; expected two"),

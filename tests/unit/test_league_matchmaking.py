@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config.league import SnapshotsConfig
-from arena.config.matches import MatchConfig, MatchmakingConfig
+from arena.config.league import Snapshots
+from arena.config.matches import Match, Matchmaking
 from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities, systematic
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
@@ -26,12 +26,12 @@ from simulated_leagues import by_elo, encounters, entry, league, played, results
 DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors
 
 
-def rule_of(rule: Any, **keys: Any) -> MatchmakingConfig:
+def rule_of(rule: Any, **keys: Any) -> Matchmaking:
     (made,) = league(entry("matchmaking", rule=rule, **keys)).matches
     return made  # type: ignore[return-value]
 
 
-def drawn(made: MatchmakingConfig, field: OpponentPool, learner: str, *, seed: int = 0) -> Counter[str]:
+def drawn(made: Matchmaking, field: OpponentPool, learner: str, *, seed: int = 0) -> Counter[str]:
     return Counter(draw(made, field, np.random.default_rng(seed))[learner])
 
 
@@ -220,14 +220,14 @@ def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: 
     for name, elo in zip(snapshots, strengths, strict=True):
         chance = 1 / (1 + 10 ** (-elo / 400))
         results.add_score((name,), ("zero",), Score(round(10**6 * chance), 0, round(10**6 * (1 - chance))))
-    gone = leaving(SnapshotsConfig(keep=keep, keep_by="spread"), snapshots, results)
+    gone = leaving(Snapshots(keep=keep, keep_by="spread"), snapshots, results)
     assert len(gone) == max(0, len(snapshots) - keep)
     assert not {snapshots[-1], snapshots[np.argmin(strengths)], snapshots[np.argmax(strengths)]} & set(gone)
 
 
 def test_unplayed_snapshot_is_rated_between_its_neighbors() -> None:
     results = results_of(**{"a@100_zero": (50, 0, 50), "a@300_zero": (52, 0, 48), "a@400_zero": (90, 0, 10)})
-    rule = SnapshotsConfig(keep=3, keep_by="spread")
+    rule = Snapshots(keep=3, keep_by="spread")
     assert leaving(rule, ["a@100", "a@200", "a@300", "a@400"], results) == ["a@200"]
 
 
@@ -275,7 +275,7 @@ def test_a_gate_counts_equally_many_games_from_each_side() -> None:
 
 
 def test_games_are_balanced_in_each_setting_by_itself() -> None:
-    here = MatchConfig(env="here", seats=("a", "b"), sides=((0,), (1,)))
+    here = Match(env="here", seats=("a", "b"), sides=((0,), (1,)))
     there = msgspec.structs.replace(here, env="there")
     games = [
         (here, encounters(("a",), ("b",), Score(wins=9))),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.config.league import Evolution, Perturb
 from arena.errors import ConfigError
 from arena.league.next_round import Fork, first_round, next_round, round_config
 from arena.league.population import explored, forks
@@ -32,7 +32,7 @@ def returns_of(policies: str, *, best: str) -> dict[str, list[float]]:
     return {name: [9.0 if name == best else 1.0] for name in policies}
 
 
-def copied(rule: EvolutionConfig, scores: dict[str, float]) -> dict[str, str]:
+def copied(rule: Evolution, scores: dict[str, float]) -> dict[str, str]:
     """By each policy that becomes a copy its source."""
     found = forks(rule, [[*scores]], scores, {name: {} for name in scores}, np.random.default_rng(0))
     return {policy: fork.source for policy, fork in found.items()}
@@ -41,7 +41,7 @@ def copied(rule: EvolutionConfig, scores: dict[str, float]) -> dict[str, str]:
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=12), st.integers(1, 50), st.integers(0, 1000))
 def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int, seed: int) -> None:
     scores = {f"p{place}": value for place, value in enumerate(fitness)}
-    rule = EvolutionConfig(share=percent / 100)
+    rule = Evolution(share=percent / 100)
     found = forks(rule, [list(scores)], scores, {name: {} for name in scores}, np.random.default_rng(seed))
     assert len(found) == max(1, percent * len(scores) // 100)
     assert not found.keys() & {fork.source for fork in found.values()}
@@ -51,7 +51,7 @@ def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int
 @pytest.mark.parametrize(("keep", "size"), [(1, 2), (1, 7), (3, 4)])
 def test_kept_policies_survive_and_all_others_copy_them(keep: int, size: int) -> None:
     scores = {f"p{place}": float(place) for place in range(size)}
-    found, best = copied(EvolutionConfig(keep=keep), scores), sorted(scores, key=scores.__getitem__)[-keep:]
+    found, best = copied(Evolution(keep=keep), scores), sorted(scores, key=scores.__getitem__)[-keep:]
     assert {*found} == {*scores} - {*best}
     assert {*found.values()} <= {*best}
 
@@ -144,13 +144,13 @@ def test_policy_without_episodes_is_left_out() -> None:
 @pytest.mark.parametrize("order", ["abcd", "cbad"])
 def test_nan_fitness_is_the_worst(order: str) -> None:
     scores = {"a": 1.0, "b": math.nan, "c": 2.0, "d": 3.0}
-    assert copied(EvolutionConfig(), {name: scores[name] for name in order}) == {"b": "d"}
+    assert copied(Evolution(), {name: scores[name] for name in order}) == {"b": "d"}
 
 
 def test_nan_fitness_is_never_a_source() -> None:
     lost: dict[str, float] = dict.fromkeys("abc", math.nan)
-    assert {*copied(EvolutionConfig(share=0.5), {**lost, "d": -5.0}).values()} == {"d"}
-    assert not copied(EvolutionConfig(share=0.5), lost)
+    assert {*copied(Evolution(share=0.5), {**lost, "d": -5.0}).values()} == {"d"}
+    assert not copied(Evolution(share=0.5), lost)
 
 
 def test_evolution_starts_in_its_round() -> None:
@@ -164,14 +164,14 @@ def test_evolution_starts_in_its_round() -> None:
 @pytest.mark.parametrize(
     ("value", "rule", "expected"),
     [
-        (128, PerturbConfig(factors=(1.25,)), 160),
-        (1, PerturbConfig(factors=(0.1,)), 1),
-        (0, PerturbConfig(factors=(2.0,)), 0),
-        (0.99, PerturbConfig(factors=(1.25,), at_most=0.999), 0.999),
-        (0.1, PerturbConfig(factors=(0.5,), at_least=0.08), 0.08),
+        (128, Perturb(factors=(1.25,)), 160),
+        (1, Perturb(factors=(0.1,)), 1),
+        (0, Perturb(factors=(2.0,)), 0),
+        (0.99, Perturb(factors=(1.25,), at_most=0.999), 0.999),
+        (0.1, Perturb(factors=(0.5,), at_least=0.08), 0.08),
     ],
 )
-def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbConfig, expected: float) -> None:
+def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: Perturb, expected: float) -> None:
     (found,) = explored({"x": rule}, {"x": value}, np.random.default_rng(0)).values()
     assert found == expected
     assert type(found) is type(expected)
@@ -179,4 +179,4 @@ def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbCon
 
 def test_share_is_not_reduced_by_float_rounding() -> None:
     scores = {f"p{place:03d}": float(place) for place in range(100)}
-    assert len(copied(EvolutionConfig(share=0.29), scores)) == 29  # 0.29 x 100 is 28.999999999999996
+    assert len(copied(Evolution(share=0.29), scores)) == 29  # 0.29 x 100 is 28.999999999999996

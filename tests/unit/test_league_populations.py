@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arena.config import Config
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.config.members import Sides, later_matches, populations, separate_populations
 from arena.errors import ConfigError
 from arena.league.matchmaking import OpponentPool, draw
@@ -225,12 +225,12 @@ def test_unconnected_populations_have_separate_tables() -> None:
 # ---------------------------------------------------------------------------------------------------------------- gates
 
 
-def round_of(policy: str, own: str, other: str) -> list[tuple[MatchConfig, list[Encounter]]]:
+def round_of(policy: str, own: str, other: str) -> list[tuple[Match, list[Encounter]]]:
     """A game of a policy and of its snapshot against the same rival, as a letter each: w, d, l."""
     words = {"w": "win", "d": "draw", "l": "loss"}
 
-    def match(player: str) -> MatchConfig:
-        return MatchConfig(env="g", seats=(player, player, "rival"), sides=((0, 1), (2,)))
+    def match(player: str) -> Match:
+        return Match(env="g", seats=(player, player, "rival"), sides=((0, 1), (2,)))
 
     def ended(player: str, letters: str) -> list[Encounter]:
         return [Encounter((player, player), ("rival",), words[letter]) for letter in letters]  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ def test_paired_games_count_where_one_wins_and_the_other_loses() -> None:
 def test_games_against_other_rivals_or_in_other_rounds_make_no_pair() -> None:
     (own, mine), (other, theirs) = round_of("a", "w", "l")
     assert paired([[(own, mine)], [(other, theirs)]], "a", "a@1") == Score()
-    moved = MatchConfig(env="g", seats=("a@1", "a@1", "else"), sides=((0, 1), (2,)))
+    moved = Match(env="g", seats=("a@1", "a@1", "else"), sides=((0, 1), (2,)))
     assert paired([[(own, mine), (moved, [Encounter(("a@1",) * 2, ("else",), "loss")])]], "a", "a@1") == Score()
 
 
@@ -272,7 +272,7 @@ def test_gate_of_two_populations_needs_three_copies() -> None:
 
 # ----------------------------------------------------------------------------------------------------------- tournament
 
-SETTING = MatchConfig(env="g", seats=("", "", "", ""), sides=((0, 1, 2), (3,)), lanes=2)
+SETTING = Match(env="g", seats=("", "", "", ""), sides=((0, 1, 2), (3,)), lanes=2)
 
 
 @pytest.mark.parametrize(("first", "second"), [(2, 5), (4, 3), (3, 3)])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from arena.config.league import GateConfig
+from arena.config.league import Gate
 from arena.league.ratings.sprt import Verdict, expected_games, state
 from arena.league.results import Encounter, Results, Score, encounters_of
 from arena.records.outcome import Outcome
@@ -85,10 +85,10 @@ def test_sides_without_a_finite_return_have_not_met() -> None:
 # The sequential test: what it says, and how often it is wrong, computed exactly
 
 
-GATE = GateConfig(elo=100, alpha=0.05, beta=0.1)
+GATE = Gate(elo=100, alpha=0.05, beta=0.1)
 
 
-def verdicts(gate: GateConfig, elo: float, *, games: int) -> dict[Verdict, float]:
+def verdicts(gate: Gate, elo: float, *, games: int) -> dict[Verdict, float]:
     """The probability of each verdict on a player that is so much better: over all courses of decided games."""
     chance = 1 / (1 + 10 ** (-elo / 400))
     open_ = np.array([1.0])  # by the number of games won
@@ -131,7 +131,7 @@ def test_expected_games_equal_an_exhaustive_sum() -> None:
 
 @pytest.mark.parametrize("elo", [1e-9, 1e-3, 1, 4000, 1e9])
 def test_small_differences_need_many_games_and_large_ones_few(elo: float) -> None:
-    games = expected_games(GateConfig(elo=elo)) * (1 - 10 ** (-elo / 200)) ** 2
+    games = expected_games(Gate(elo=elo)) * (1 - 10 ** (-elo / 200)) ** 2
     assert 2 < games < 200
 
 

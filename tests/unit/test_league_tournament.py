@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config.matches import MatchConfig
+from arena.config.matches import Match
 from arena.errors import percent
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
@@ -20,8 +20,8 @@ from arena.league.tournament import OrderUncertainty, Rule, Table, distinct_sett
 from arena.terminal.standings import contradiction_lines, verdict_lines
 from simulated_leagues import Tournament, results_of
 
-DUEL = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
-TEAMS = MatchConfig(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
+DUEL = Match(env="g", seats=("?", "?"), sides=((0,), (1,)), lanes=4)
+TEAMS = Match(env="g", seats=(("?", "?"), "?", "?"), sides=((0,), (1, 2)), lanes=1)
 RULE = Rule(games=1000, error=0.05, elo=50)
 
 
@@ -121,7 +121,7 @@ def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:
 
 
 def test_lanes_are_added_while_the_budget_covers_all_pairs() -> None:
-    narrow = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    narrow = Match(env="g", seats=("?", "?"), sides=((0,), (1,)))
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=10_000))] == [16, 16]
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=128))] == [2, 4]
     assert [setting.lanes for setting in widened([narrow], 4, RULE._replace(games=10))] == [1]
@@ -228,7 +228,7 @@ def hidden() -> Results:
 
 
 def test_contradicting_pair_keeps_the_order_open() -> None:
-    rule, setting = Rule(1000, error=0.05, elo=20), MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    rule, setting = Rule(1000, error=0.05, elo=20), Match(env="g", seats=("?", "?"), sides=((0,), (1,)))
     found = table(hidden(), "abc", rule)
     (pair,) = found.contradictions
     assert (pair.lower, pair.upper, pair.score, pair.games, pair.beats, pair.circle) == ("c", "a", 0.5, 16, False, ())

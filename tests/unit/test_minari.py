@@ -86,6 +86,8 @@ def test_what_minari_cannot_hold_or_find_is_told(tmp_path: Path, monkeypatch: py
         to_minari(tmp_path / "run", "blue", "game/blue-v0")
     with pytest.raises(ConfigError, match="no samples of the policy 'red'"):
         to_minari(tmp_path / "run", "red", "game/blue-v0")
+    with pytest.raises(ConfigError, match="'game/blue'; names of Minari end with a version, as game/blue-v0"):
+        to_minari(tmp_path / "run", "blue", "game/blue")
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(ConfigError, match=r"need the package 'minari'.*mpi-policy-arena\[minari\]"):
         to_minari(tmp_path / "run", "blue", "game/blue-v0")

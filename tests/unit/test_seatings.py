@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.config import Config, parse_config
-from arena.config.matches import KnockoutConfig, SwissConfig
+from arena.config.matches import Knockout, Swiss
 from arena.config.members import Sides, later_matches, sides_of
 from arena.errors import ConfigError
 from arena.league import pairings
@@ -39,7 +39,7 @@ def sides(made: Config) -> Sides:
     return sides_of(made, entry)  # type: ignore[arg-type]
 
 
-def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], set[str]]:
+def played(entry: Knockout | Swiss, rounds: int) -> tuple[set[str], set[str]]:
     """The sides of the players in a tournament, over all possible results."""
     first: set[str] = set()
     second: set[str] = set()
@@ -62,7 +62,7 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
 @pytest.mark.parametrize("players", [*range(2, 8)])
 def test_knockout_sides_cover_all_possible_results(players: int) -> None:
     names = tuple(f"p{number}" for number in range(players))
-    entry = KnockoutConfig(env="g", policies=names)
+    entry = Knockout(env="g", policies=names)
     found = sides(config({"knockout": {"policies": list(names)}}))
     assert all({*side} >= possible for side, possible in zip(found, played(entry, entry.rounds), strict=True))
     assert (found == ((names[0],), (names[1],))) == (players == 2), "one round: its seats are known"
@@ -72,7 +72,7 @@ def test_knockout_sides_cover_all_possible_results(players: int) -> None:
 def test_swiss_players_may_have_either_side(players: int) -> None:
     names = tuple(f"p{number}" for number in range(players))
     found = sides(config({"swiss": {"policies": list(names)}}))
-    assert tuple(map(set, found)) == played(SwissConfig(env="g", policies=names), 4)
+    assert tuple(map(set, found)) == played(Swiss(env="g", policies=names), 4)
 
 
 def meets(rule: Any, **more: Any) -> dict[str, Any]:

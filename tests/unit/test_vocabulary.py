@@ -37,8 +37,8 @@ COINED = re.compile(
     r"(?<![a-z])(told|heard|held|holder|brought|asked|anew|apart|sights?|hurry|wanted|homes|words|outside|own)(?![a-z])"
 )
 IN_FILES = frozenset(
-    {"held", "never_asked", "own", "own_limits", "wanted"}
-)  # keys of files, attributes of public classes
+    {"held", "never_asked", "own", "OwnRule", "own_limits", "wanted"}
+)  # keys of files, public classes and their attributes
 
 
 def words_in(name: str) -> set[str]:
@@ -73,7 +73,7 @@ def test_names_consist_of_words_of_the_concepts_and_of_the_field() -> None:
         names += [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
         for name in names:
             for word in words_in(name) if not name.startswith("_") else ():
-                if not {word, word.removesuffix("s")} & known and not word.startswith(begins):
+                if name not in IN_FILES and not {word, word.removesuffix("s")} & known and not word.startswith(begins):
                     unknown.setdefault(word, set()).add(f"{name} ({place})")
     assert unknown == {}
 

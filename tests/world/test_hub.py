@@ -11,11 +11,9 @@ import pytest
 from scipy import stats
 
 import arena
-from arena.cli.hub import write_hub
 from arena.cli.main import main
 from arena.config import yaml
 from arena.errors import WriteError
-from arena.league.sources import named_in_run
 from arena.serving import load_policy
 from in_process import one_match, train
 
@@ -128,7 +126,7 @@ def test_failure_leaves_nothing_behind(
 
     monkeypatch.setattr("arena.cli.hub.write_newest", fails)
     with pytest.raises((KeyboardInterrupt, WriteError)):
-        [*write_hub(*named_in_run(f"{run}:blue"), str(tmp_path / "card"), episodes=4)]
+        arena.export_hub(f"{run}:blue", tmp_path / "card", episodes=4)
     assert not [*tmp_path.iterdir()]
 
 
@@ -137,7 +135,7 @@ def test_video_that_cannot_be_written_is_left_out(run: Path, tmp_path: Path, mon
         raise WriteError("the encoder has failed")
 
     monkeypatch.setattr("arena.cli.hub.write_newest", fails)
-    lines = [*write_hub(*named_in_run(f"{run}:blue"), str(tmp_path / "card"), episodes=4)]
+    lines = arena.export_hub(f"{run}:blue", tmp_path / "card", episodes=4)
     assert "without a video: the encoder has failed" in lines
     assert [path.name for path in tmp_path.iterdir()] == ["card"]
 

@@ -39,7 +39,7 @@ def test_notebook_trains_compares_plots_and_exports() -> None:
     assert means is not None and min(map(float, means.groups())) > 60, "random actions earn 22"
     frames = [output["data"].get("text/html", "") for cell in cells for output in cell["outputs"] if "data" in output]
     assert any("<th>return_std</th>" in frame for frame in frames) and any("ppo, seed 2" in frame for frame in frames)
-    assert "card: README.md, checkpoints, config.yaml, models, replay.mp4" in text
+    assert "\nREADME.md, checkpoints, config.yaml, models, replay.mp4\n" in text
     mean = re.search(r"value: ([\d.]+) \+/- ", text)
     stood = re.search(r"the exported network stood for (\d+) ticks", text)
     assert mean is not None and float(mean[1]) > 60

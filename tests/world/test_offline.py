@@ -186,8 +186,12 @@ def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> No
     assert actions.shape == (5,)
     assert [blue.act(one) for one in seen] == actions.tolist()
     allowed = np.eye(3, dtype=np.int8)[[0, 1, 2, 0, 1]]
-    assert blue.act(seen, allowed).tolist() == [0, 1, 2, 0, 1]
-    assert blue.act(seen[0], allowed[2]) == 2
+    infos = [{"action_mask": mask} for mask in allowed]
+    for either in (blue, Player(blue, "blue")):
+        assert either.act(seen[0], allowed[2]) == either.act(seen[0], mask=allowed[2]) == 2
+        assert [either.act(one, info) for one, info in zip(seen, infos, strict=True)] == [0, 1, 2, 0, 1]
+    acted = [blue.act(seen, allowed), blue.act(seen, mask=allowed), blue.act(seen, {"action_mask": allowed})]
+    assert [each.tolist() for each in (*acted, blue.act(seen, infos))] == [[0, 1, 2, 0, 1]] * 4
     with pytest.raises(ValueError, match=r"of shape \(2, 5, 1\)"):
         blue.act(np.zeros((2, 5, 1), np.float32))
 

@@ -335,8 +335,6 @@ def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
     exec(compile(code.replace("runs/duel", str(run)), page.path, "exec"), found)
     assert found["action"] in found["blue"].action_space
-    with pytest.raises(TypeError, match=r"use mask=info\['action_mask'\]"):
-        found["blue"].act(found["observation"], {"action_mask": np.ones(5, np.int8)})
 
 
 @pytest.mark.slow

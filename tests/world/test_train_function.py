@@ -6,10 +6,13 @@ import ast
 import json
 import logging
 import pickle
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -19,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from mypy import api
+from mypy import api as mypy_api
 
 import arena
 import user_program
@@ -27,7 +30,7 @@ from arena.cli.main import main
 from arena.config import load_config
 from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
-from arena.run import mpirun
+from arena.run import api, mpirun
 from games import Countdown
 from in_process import one_match
 from policies.random import Random
@@ -192,17 +195,67 @@ def test_frames_without_their_package_name_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help_shows_the_public_name_and_each_key() -> None:
-    for structs in arena._KEYS.values():
-        for name in structs:
-            struct = getattr(arena, name)
-            assert struct.__name__ == name
-            lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
-            assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
-            assert all(line.partition(": ")[2] for line in lines), name
+    for name in arena._KEYS:
+        struct = getattr(arena, name)
+        assert struct.__name__ == struct.__qualname__ == name
+        lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
+        assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
+        assert all(line.partition(": ")[2] for line in lines), name
     assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
     policy = arena.Policy(algorithm="ppo")
     assert repr(policy).startswith("Policy(")
     assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+def test_one_thread_at_a_time_has_a_run_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_WAIT_SECONDS", 0)
+    begun, ends = threading.Event(), threading.Event()
+
+    def wait(event: arena.Event) -> None:
+        begun.set()
+        ends.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(arena.train, config(), tmp_path / "first", ranks=1, on_event=wait)
+        first.add_done_callback(lambda _: begun.set())
+        begun.wait()
+        try:
+            with pytest.raises(arena.ConfigError, match="another thread of this program has a run in this process"):
+                arena.train(config(), tmp_path / "second", ranks=1)
+        finally:
+            ends.set()
+        assert first.result().finished
+    assert arena.train(config(), tmp_path / "second", ranks=1).finished
+
+
+def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
+    for key, message in (
+        ("tiks", "Config has no key 'tiks'; did you mean 'ticks'? known: best, callbacks, "),
+        ("env", "did you mean 'envs'?"),
+        ("self", "Config has no key 'self'; known: best"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            made(**{key: 3})
+    with pytest.raises(TypeError, match="PastSelves has no key 'self_ply'; did you mean 'self_play'"):
+        arena.PastSelves(**{"self_ply": 0.5})
+    with pytest.raises(TypeError, match="Missing required argument 'algorithm'"):
+        arena.Policy()
+
+
+def test_the_key_that_names_a_missing_module_is_told(tmp_path: Path) -> None:
+    missing = made(envs={"game": arena.Env(make="nowhere:Game")})
+    for attempt in (
+        lambda: arena.plan_run(missing),
+        lambda: arena.train(missing, tmp_path / "run", ranks=1),
+        lambda: arena.evaluate(missing, 2, run_dir=tmp_path / "run"),
+    ):
+        with pytest.raises(arena.ConfigError, match=r"envs\.game\.make: 'nowhere:Game': there is no module 'nowhere'"):
+            attempt()
+
+
+def test_a_mapping_may_hold_structs(tmp_path: Path) -> None:
+    data = config(policies={"blue": arena.Policy(**PPO), "red": arena.Policy(algorithm="random")})
+    assert arena.train(data, tmp_path / "run", ranks=1).finished
 
 
 def test_signal_ends_the_run_early_and_saves_it(tmp_path: Path) -> None:
@@ -308,6 +361,7 @@ holds_itself["itself"] = holds_itself
         ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; a conf"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs=holds_itself)}}, "a part of it holds itself"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs={"game": object()})}}, "envs.game.kwargs.game: found <obj"),
+        ({"matches": arena.Match(env="game", seats=["blue"])}, r"matches: found .* expected a list; put a single one"),
         ({"callbacks": (arena.Callback(),)}, r"callbacks\[0\]: found <.*, of the class Callback"),
         ({"policies": dict.fromkeys(("blue", "red"), arena.Policy(algorithm="popo", frozen=True))}, "'popo'"),
     ],
@@ -368,7 +422,7 @@ def with_mistakes(folder: Path) -> Path:
 @pytest.mark.slow
 def test_strict_mypy_passes_a_program_and_finds_its_mistakes(tmp_path: Path) -> None:
     def found(program: Path) -> str:
-        return api.run(["--strict", "--cache-dir", str(tmp_path), str(program)])[0]
+        return mypy_api.run(["--strict", "--cache-dir", str(tmp_path), str(program)])[0]
 
     assert "Success" in found(PROGRAM)
     wrong = found(with_mistakes(tmp_path))
@@ -400,11 +454,10 @@ def test_program_trains_compares_and_analyzes_and_says_nothing_else(tmp_path: Pa
 
 def test_every_key_has_a_docstring_that_editors_show() -> None:
     """In the classes that programs name; `arena list` and the JSON Schema have the same texts."""
-    for module, structs in arena._KEYS.items():
+    for name, module in arena._KEYS.items():
         tree = ast.parse(Path(import_module(module).__file__ or "").read_text())
         classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in structs.values():
-            for field, following in pairwise(classes[name]):
-                if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
-                    is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-                    assert is_text, (name, ast.unparse(field))
+        for field, following in pairwise(classes[name]):
+            if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
+                is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                assert is_text, (name, ast.unparse(field))

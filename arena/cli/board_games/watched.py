@@ -25,7 +25,7 @@ from arena.cli.play.human import Advisor, failure_text
 from arena.cli.play.match import as_adviser, places_in_team
 from arena.cli.replay import EpisodeActions
 from arena.config import load_config
-from arena.config.schema import PolicyConfig
+from arena.config.schema import Policy
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv, Interface
 from arena.game.spaces import row
@@ -157,7 +157,7 @@ class WatchedEpisode:
         found = self._advisors[entity]
         return None if isinstance(found, str) else found
 
-    def _policy_near(self, player: str) -> tuple[str, PolicyConfig]:
+    def _policy_near(self, player: str) -> tuple[str, Policy]:
         """A player with the newest weights in the folder from before the episode, else the earliest ones."""
         if player in self._config.policies and (versions := self._source.files(player)):
             player = (

@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_actor(arguments: argparse.Namespace) -> int:
     """Answers until a signal comes; returns the exit status."""
-    from arena.config.matches import MatchConfig
-    from arena.config.schema import EnvConfig
+    from arena.config.matches import Match
+    from arena.config.schema import Env
     from arena.external.connection import Connection
     from arena.external.http import HttpGames
     from arena.plan.plan import MatchPlan, SeatPlan
@@ -92,8 +92,8 @@ def _run_actor(arguments: argparse.Namespace) -> int:
     replies = {"tick": arguments.tick_reply.encode(), "end": arguments.end_reply.encode()}
     games = HttpGames(**{**options, "port": arguments.port, "actor": _ACTOR, "config": replies})
     seat = SeatPlan(0, "fake", games.interface.entities)
-    described = MatchConfig(env="fake", seats=("fake",), lanes=_SLOTS)
-    match = MatchPlan(0, 0, 0, described, EnvConfig(make="http"), (seat,), path="--port")
+    described = Match(env="fake", seats=("fake",), lanes=_SLOTS)
+    match = MatchPlan(0, 0, 0, described, Env(make="http"), (seat,), path="--port")
     connection = Connection(lambda: games, match, 0)
     server = Server(connection, match, (), drain_s=games.drain_s, games=None, records=None, say=say)
     try:

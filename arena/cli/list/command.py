@@ -150,22 +150,22 @@ _LOADED: dict[tuple[type, str], str] = {(schema.Config, "name"): "the file's nam
 
 _PAGE_SECTIONS: tuple[tuple[str, type[msgspec.Struct], str], ...] = (  # heading, keys, and a sentence
     ("Top level", schema.Config, "The keys of the file."),
-    ("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
+    ("An entry of `envs`", schema.Env, "Explained in [Environments](../environments.md)."),
     ("`external` of an entry of `envs`", schema.TickRules, "Explained in [External games](../external-games.md)."),
-    ("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
-    ("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
-    ("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
-    ("`best`", schema.BestConfig, "Explained in [Results](../results.md#the-best-checkpoint)."),
+    ("An entry of `policies`", schema.Policy, "Explained in [Algorithms](../algorithms/index.md)."),
+    ("An entry of `matches`", matches.Match, "Explained in [Configuration](index.md#matches)."),
+    ("`evaluation`", schema.Evaluation, "Explained in [Evaluation](../evaluation.md)."),
+    ("`best`", schema.Best, "Explained in [Results](../results.md#the-best-checkpoint)."),
     (
         "`curriculum`, and an entry of `callbacks` or `loggers`",
-        schema.CallbackConfig,
+        schema.CallbackEntry,
         "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md), [Results](../results.md#loggers).",
     ),
-    ("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
-    ("`league.snapshots.gate`", league.GateConfig, ""),
-    ("`league.evolution`", league.EvolutionConfig, ""),
-    ("An entry of `league.evolution.perturb`", league.PerturbConfig, ""),
-    ("`league.decided`", league.DecidedConfig, ""),
+    ("`league`", league.League, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
+    ("`league.snapshots.gate`", league.Gate, ""),
+    ("`league.evolution`", league.Evolution, ""),
+    ("An entry of `league.evolution.perturb`", league.Perturb, ""),
+    ("`league.decided`", league.Decided, ""),
     ("All generators of matches", matches.Generator, "Explained in [Leagues](../leagues.md#who-meets-whom)."),
 )
 

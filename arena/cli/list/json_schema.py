@@ -15,7 +15,7 @@ import msgspec
 from arena import registry
 from arena.cli.list.catalog import docstring, keys_of, options_of
 from arena.config.fields import Keyed, ShortForm
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config, Policy
 from arena.experiment.config import ExperimentConfig
 
 Schema = dict[str, Any]
@@ -30,7 +30,7 @@ def configuration_schema() -> Schema:
     """The schema of a configuration, and of an experiment, which is a file with the key `run`."""
     parts: dict[str, Schema] = {}
     run, experiment = _schema(Config, parts), _schema(ExperimentConfig, parts)
-    parts[PolicyConfig.__qualname__]["allOf"] = list(_options(parts))
+    parts[Policy.__qualname__]["allOf"] = list(_options(parts))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of the arena",

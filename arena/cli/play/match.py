@@ -19,9 +19,9 @@ import msgspec
 
 from arena import registry
 from arena.cli.play.human import configured
-from arena.config.matches import MatchConfig, policy_of, reseated
+from arena.config.matches import Match, policy_of, reseated
 from arena.config.members import policy_of_player, seats_by_policy
-from arena.config.schema import Config, PolicyConfig
+from arena.config.schema import Config, Policy
 from arena.errors import ConfigError, nearest, pluralize
 from arena.game.api import Interface
 from arena.league.sources import Source, opponent_of, other_policy
@@ -91,7 +91,7 @@ class MatchOutput(Output, ABC):
         """Says who has won; `rated`: how the rating went; `kept`: whether the records stay."""
 
 
-def as_adviser(name: str, policy: PolicyConfig, config: Config) -> dict[str, Any]:
+def as_adviser(name: str, policy: Policy, config: Config) -> dict[str, Any]:
     """A policy for the option `advice` or `judges`, with the entities of its `team` in a run of the configuration."""
     found = {"name": name, "algorithm": policy.algorithm, "options": dict(policy.options), "load": policy.load}
     team, own = 1, policy_of_player(name, config)
@@ -120,8 +120,8 @@ def best_player(config: Config, folder: RunFolder | None, seat: int) -> str:
 
 
 def opponents(
-    config: Config, source: Source, entry: MatchConfig, seats: Sequence[int], against: Sequence[str]
-) -> dict[int, tuple[str, PolicyConfig]]:
+    config: Config, source: Source, entry: Match, seats: Sequence[int], against: Sequence[str]
+) -> dict[int, tuple[str, Policy]]:
     """The name and policy that take other seats than `seats`: `POLICY` for all of them, `SEAT=POLICY` for one.
 
     `POLICY` is a policy, `blue@5000`, one of another run as `runs/a:blue@best`, an algorithm such as `random`, or
@@ -177,7 +177,7 @@ def human_match(
         reseated(seat, human if place in seats else chosen[place][0] if place in chosen else policy_of(seat))
         for place, seat in enumerate(entry.seats)
     )
-    alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
+    alone: Match = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
     policies = {name: policies[name] for name in dict.fromkeys(map(policy_of, taken)) if name != human}
     env = config.envs[entry.env]
     wrappers = [[name, argument] for name, argument in env.wrapped_in]
@@ -198,7 +198,7 @@ def human_match(
             for name, policy in policies.items()
             if policy.algorithm != "random" and (known := seats_of.get(policy_of_player(name, config) or ""))
         ]
-    player = PolicyConfig(algorithm=output.algorithm, options=options)
+    player = Policy(algorithm=output.algorithm, options=options)
     played = msgspec.structs.replace(
         config,
         policies={**policies, human: player},

@@ -14,7 +14,7 @@ import math
 from enum import Enum
 from typing import NamedTuple
 
-from arena.config.league import GateConfig
+from arena.config.league import Gate
 from arena.league.results import Score
 
 
@@ -33,7 +33,7 @@ class State(NamedTuple):
     llr: float  # the log of the likelihood of H1 over that of H0, in nats
 
 
-def expected_games(gate: GateConfig) -> float:
+def expected_games(gate: Gate) -> float:
     """How many decided games the test of a gate takes on average where A is better by just `elo`.
 
     Wald's approximation (1945), which ignores by how much a bound is exceeded.
@@ -45,7 +45,7 @@ def expected_games(gate: GateConfig) -> float:
     return (missed * math.log(gate.beta) - (1 - missed) * math.log(gate.alpha)) / gain
 
 
-def state(gate: GateConfig, score: Score) -> State:
+def state(gate: Gate, score: Score) -> State:
     """The state of the test of a gate after these games of A, the first side of the score, against B.
 
     Of a player that is better by more than 0 and less than `elo` either verdict may come.

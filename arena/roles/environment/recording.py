@@ -108,14 +108,14 @@ class ReplayRecording:
             match.match,
             match.env,
             match.game.make,
-            match.game.kwargs,
+            dict(match.game.kwargs),
             match.game.wrapped_in,
             entities,
             version=VERSION if ragged else 1,
             entry=match.entry,
             copy=match.copy,
             lanes=match.lanes,
-            imports=run.plan.config.imports,
+            imports=tuple(run.plan.config.imports),
             screen=match.game.screen,
         )
         self._writer = ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
