@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             "games": counted.results.games,
             "prior": table.prior,
             "without_winner": [*table.without_winner],
+            "contradictions": [pair._asdict() for pair in table.contradictions],
             "narrow": None if table.narrow is None else table.narrow._asdict(),
             **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), run.config),
         }

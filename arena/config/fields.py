@@ -71,6 +71,17 @@ def flat(config: msgspec.Struct | Mapping[str, Any]) -> dict[str, str]:
     return dict(walk(plain(config), ""))
 
 
+def changed_values(
+    before: msgspec.Struct | Mapping[str, Any], now: msgspec.Struct | Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """The key paths at which two configurations differ, as `flat` has them, with both values; no key: `not set`."""
+    was, new = flat(before), flat(now)
+    for key in {**was, **new}:
+        inner = f"{key}.", f"{key}["  # of a key that the other one has as a mapping or list that is not empty
+        if was.get(key) != new.get(key) and not any(one.startswith(inner) for one in {**was, **new}):
+            yield key, was.get(key, "not set"), new.get(key, "not set")
+
+
 class ShortForm(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A struct that a file may also give in a shorter form."""
 

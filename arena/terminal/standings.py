@@ -147,7 +147,7 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     if again:
         lines.append(f"{', '.join(again)}: games and score count from then on")
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
-    lines += curtailed_lines(found.curtailed)
+    lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]
     if (narrow := found.narrow) is not None:
         lines.append(
             f"the rating of {narrow.player}, which leads, rests on few opponents: nearly all of its games were against "

@@ -49,16 +49,20 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(
-    results: Results, order: Sequence[str], strengths: Sequence[float], fitted: davidson.Fit, *, elo: float
+    played: Mapping[tuple[str, str], davidson.Array],
+    order: Sequence[str],
+    strengths: Sequence[float],
+    fitted: davidson.Fit,
+    *,
+    elo: float,
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
-    The players of the order, the best one first, have these strengths in nats. Games in which one player alone fills
-    each side count, and differences of `elo` or more.
+    The players of the order, the best one first, have these strengths in nats. The games `played` are those of
+    `head_to_head`, perhaps weighted. Differences of `elo` or more count.
     """
     margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
-    played = head_to_head(results)
-    games = {pair: int(scores.sum()) for pair, scores in played.items()}
+    games = {pair: float(scores.sum()) for pair, scores in played.items()}
     points = {pair: float((scores[:, 0] + scores[:, 1] / 2).sum()) for pair, scores in played.items()}
     shares = {pair: of_share(points[pair], count) for pair, count in games.items()}
 
@@ -84,7 +88,8 @@ def contradictions(
                 path = _path(beaten, upper, lower) if beats else ()
                 score, circle = points[pair] / games[pair], (lower, *path[:-1]) if path else ()
                 by_strength = expected(pair, difference)
-                found.append(Contradiction(lower, upper, score, low, high, games[pair], beats, by_strength, circle))
+                count = round(games[pair])
+                found.append(Contradiction(lower, upper, score, low, high, count, beats, by_strength, circle))
     return found
 
 
