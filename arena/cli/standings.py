@@ -6,6 +6,9 @@ import argparse
 import json
 
 from arena.cli.arguments import non_negative_int
+from arena.records.faults import fault_of, fault_text
+from arena.records.journal import JournalReader
+from arena.records.lock import has_failed
 from arena.terminal.output import say
 
 
@@ -26,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from arena.terminal.standings import league_lines, meta_game_data, table_data
 
     run, at = Run(arguments.run), arguments.at
+    failed = [*JournalReader(run.folder / "faults.jsonl").made(fault_of)][-1:] if has_failed(run.folder) else []
     table, counted, tick = run.rated(at)
     if arguments.json:
         data = {
@@ -43,4 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
         say("\n".join(league_lines(table)))
     else:
         say("\n".join(["no two players have met in a game that counts", *table.without_winner]))
+    for fault in failed if not arguments.json else ():
+        say(f"the run has failed: {fault_text(fault)}")
     return 0

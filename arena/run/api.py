@@ -145,9 +145,9 @@ def train(
     scores = {name: policy_score(score) for name, score in scored(folder, config.policies).shown.items()}
     finished = run_status(folder, config, played=ticks) is RunStatus.FINISHED
     number = status - 128 if status > 128 else signal.SIGUSR1 if folder.requeue.exists() else None
-    stopped_by = "callback" if number is None else signal.Signals(number).name
-    if finished:
-        stopped_by = next((result["stopped_by"] for result in read_results(folder.path)[-1:]), None)
+    newest: dict[str, Any] = next(iter(read_results(folder.path)[-1:]), {})
+    by_request = "callback" if number is None else signal.Signals(number).name
+    stopped_by = newest.get("stopped_by") if finished else by_request
     return RunResult(folder.path, finished, ticks, scores, stopped_by)
 
 

@@ -23,13 +23,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from arena.league.ratings import davidson
 from arena.league.ratings.intervals import of_share
 from arena.league.results import Results
+
+Met: TypeAlias = Mapping[tuple[str, str], davidson.Array]
+"""See `head_to_head`."""
 
 
 class Contradiction(NamedTuple):
@@ -49,12 +52,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(
-    played: Mapping[tuple[str, str], davidson.Array],
-    order: Sequence[str],
-    strengths: Sequence[float],
-    fitted: davidson.Fit,
-    *,
-    elo: float,
+    played: Met, order: Sequence[str], strengths: Sequence[float], fitted: davidson.Fit, *, elo: float
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
@@ -101,7 +99,7 @@ def unmet(results: Results, players: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def head_to_head(results: Results) -> Mapping[tuple[str, str], davidson.Array]:
+def head_to_head(results: Results) -> Met:
     """The games of each player, the one, against each other that it has met, float64 [3, 3].
 
     Axis 0: the one has the first side, the other has it, or no team has it. Axis 1: won, drawn and lost by the one.

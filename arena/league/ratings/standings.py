@@ -111,14 +111,8 @@ def standings_at(
         [] if timeline.learns else [one for each in found for one in equals(now.results, [row.player for row in each])]
     )
     narrow = narrow_leader(now, [row.player for row in found[0]])
-    return LeagueTable(
-        found,
-        ratings.prior,
-        curtailed(ratings, cut, config),
-        equal,
-        narrow=narrow,
-        contradictions=contradicted(ratings, now, found, config),
-    )
+    against = contradicted(ratings, now, found, config)
+    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, (), narrow, against)
 
 
 def contradicted(
