@@ -240,9 +240,9 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
             yield f"policy {name!r} was of {was.algorithm!r}, is of {new.algorithm!r}: it starts over"
             continue
         held = flat((run.changed_config or config).policies[name])  # with what a curriculum has changed since
-        for key, earlier, value in changed_values(was, new):
+        for key, former, value in changed_values(was, new):
             if key != "load" and held.get(key, "not set") == value:
-                yield f"policies.{name}.{key}: {earlier} -> {value}"
+                yield f"policies.{name}.{key}: {former} -> {value}"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
         had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]

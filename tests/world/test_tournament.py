@@ -374,7 +374,7 @@ def test_mistake_is_refused_before_play(
     ("other", "words"),
     [
         ({"envs": {"g": {"make": "touchdown"}}}, "game touchdown, there matrix"),
-        ({"envs": {"g": OTHER}}, 'kwargs {"payoffs"'),
+        ({"envs": {"g": OTHER}}, "kwargs.rounds 2, there 1"),
         ({"matches": [{**LANES, "entities": [1, 0]}]}, "entities [[1], [0]]"),
     ],
 )
@@ -382,6 +382,16 @@ def test_another_game_is_refused_with_the_difference(games: Games, other: dict[s
     error = games.refused(games.write(ladder()), games.write(ladder(name="other") | other, "other.yaml"))
     assert "other.yaml: plays another game than" in error
     assert words in error
+
+
+def test_equal_games_may_be_written_differently(games: Games) -> None:
+    """In another order, and with the default of an argument."""
+    game = ladder()["envs"]["g"]
+    spelled = {
+        "g": {"make": "matrix", "kwargs": {"render_mode": "rgb_array", **dict(reversed(game["kwargs"].items()))}}
+    }
+    other = ladder({"random": {"algorithm": "random"}}, name="other", envs=spelled)
+    games.text(games.write(ladder()), games.write(other, "other.yaml"), "--episodes", "40")
 
 
 def test_wrong_missing_or_damaged_run_is_refused(games: Games, tmp_path: Path, runs: tuple[str, str]) -> None:
