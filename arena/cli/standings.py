@@ -29,7 +29,6 @@ def run(arguments: argparse.Namespace) -> int:
     from arena.terminal.standings import league_lines, meta_game_data, table_data
 
     run, at = Run(arguments.run), arguments.at
-    failed = [*JournalReader(run.folder / "faults.jsonl").made(fault_of)][-1:] if has_failed(run.folder) else []
     table, counted, tick = run.rated(at)
     if arguments.json:
         data = {
@@ -47,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         say("\n".join(league_lines(table)))
     else:
         say("\n".join(["no two players have met in a game that counts", *table.without_winner]))
-    for fault in failed if not arguments.json else ():
-        say(f"the run has failed: {fault_text(fault)}")
+    if has_failed(run.folder) and not arguments.json:
+        faults = [*JournalReader(run.folder / "faults.jsonl").made(fault_of, missing_ok=True)]
+        say("; ".join(["the run has failed", *map(fault_text, faults[-1:])]))
     return 0
