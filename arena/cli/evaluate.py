@@ -78,8 +78,8 @@ def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> N
         interval = "" if half is None else f" +- {half:.2g}"
         say(f"{name}: {total.mean:.4g}{interval} in {pluralize(total.count, 'episode')}")
     rules: dict[str, OutcomeRule | None] = {}  # of games that do not say themselves that they have no winners
+    decided = any(score.games.count for score in scoreboard.policies.values())
     for match in run.plan.matches:
-        decided = any(score.games.count for score in scoreboard.policies.values())
         if len(match.seats) > 1 and match.env not in rules and not decided:
             with closing(make_game(match, 1)) as game:
                 rule = outcome_rule(match, game.interface)

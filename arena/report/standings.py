@@ -85,9 +85,7 @@ class Standings(msgspec.Struct, frozen=True):
     equal: list[OrderUncertainty]
     """The neighbors that have proved to be as good as each other; none where policies learn."""
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
-    contradictions: list[Contradiction]
-    """Pairs whose games contradict the order: the first few of `contradicting`. Where no decided order was asked for:
-    pairs whose lower player beats the upper one."""
+    contradictions: list[Contradiction]  # the first few of `contradicting`; if `order` is None, those that `beats`
     contradicting: int
     enough: int = ENOUGH  # games of a lane, so that cut ones do not matter
 

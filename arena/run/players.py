@@ -254,7 +254,9 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, EnvConfig], tup
             ours, others = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
             if field == "kwargs" and len(ours) == len(others) == 1 and ours != others:
                 found_in = changed_values(json.loads(ours[0]), json.loads(others[0]))
-                difference = "; ".join(f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in found_in)
+                difference = (
+                    "; ".join(f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in found_in) or difference
+                )
             elif sorted(ours) != sorted(others):
                 difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
         if difference:

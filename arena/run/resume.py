@@ -18,7 +18,7 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config
-from arena.config.fields import changed_values, flat
+from arena.config.fields import changed_values
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, reseated
 from arena.config.schema import EnvConfig
 from arena.errors import ConfigError, located
@@ -239,9 +239,9 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
         if was.algorithm != new.algorithm:
             yield f"policy {name!r} was of {was.algorithm!r}, is of {new.algorithm!r}: it starts over"
             continue
-        held = flat((run.changed_config or config).policies[name])  # with what a curriculum has changed since
+        held = [*changed_values(was, (run.changed_config or config).policies[name])]  # after changes of a curriculum
         for key, former, value in changed_values(was, new):
-            if key != "load" and held.get(key, "not set") == value:
+            if key != "load" and (key, former, value) in held:
                 yield f"policies.{name}.{key}: {former} -> {value}"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]

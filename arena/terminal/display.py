@@ -291,8 +291,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
             others = score.episodes - score.games.count
             text += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
         lines.append(f"{name:{pad}}  {text}{waits}")
-    left_out = [f"and {len(frozen) - _MOST_FROZEN} more frozen policies"] if len(frozen) > _MOST_FROZEN else []
-    return [*lines, *left_out]
+    return lines + [f"and {len(frozen) - _MOST_FROZEN} more frozen policies"] * (len(frozen) > _MOST_FROZEN)
 
 
 def fault_lines(losses: Losses) -> list[str]:

@@ -190,7 +190,11 @@ OTHER_GAMES = {
     ),
     "teams of one": (
         {"matches": [{**SEATED, "seats": [["blue"], "red"]}]},
-        "matches.0.seats[0][0] was not set, is blue",
+        'matches.0.seats[0][0] was not set, is "blue"',
+    ),
+    "a text for a number": (
+        {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": "15"}}}},
+        'envs.game.kwargs.max_steps was 15, is "15"',
     ),
     "a rule of the game": (
         {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}},
@@ -236,7 +240,7 @@ def test_resume_names_each_changed_value_of_a_policy_and_keeps_the_name(tmp_path
     assert run.text == (
         "the run keeps its name, test",
         "policies.blue.options.every: 5 -> 10",
-        "policies.blue.color: null -> #102030",
+        'policies.blue.color: null -> "#102030"',
         "policies.blue.options.leave[1]: not set -> 95",
     )
     assert run.plan.config.name == "test"
