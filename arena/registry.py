@@ -444,6 +444,12 @@ def game_arguments(make: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if options is None or key in options.GAME}
 
 
+def written_out(make: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an environment, and those that they leave at the defaults of its class or function."""
+    parameters = inspect.signature(environment_factory(make)).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not one.empty} | dict(arguments)
+
+
 def adapt_environment(
     make: str,
     kwargs: Mapping[str, Any],

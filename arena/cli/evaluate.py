@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from statistics import fmean
 
 from arena.cli.arguments import positive_int
+from arena.config.fields import OutcomeRule
 from arena.errors import pluralize, shown
 from arena.league.ratings.intervals import half_of_mean
+from arena.preflight.examine import make_game
+from arena.preflight.outcomes import outcome_rule
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import without_winner_text
@@ -58,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _present(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
-    for policy, title in match.titles.items():
+def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
+    for policy, title in evaluation.titles.items():
         say(f"{title}: {result_text(scoreboard.policies[policy])}")
     measured: dict[str, Total] = {}  # what the game reports as `metrics`: per episode the mean over its seats
     for record in JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True):
@@ -73,7 +77,12 @@ def _present(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
         half = half_of_mean(total.count, total.deviation)
         interval = "" if half is None else f" +- {half:.2g}"
         say(f"{name}: {total.mean:.4g}{interval} in {pluralize(total.count, 'episode')}")
+    rules: dict[str, OutcomeRule | None] = {}  # of games that do not say themselves that they have no winners
     decided = any(score.games.count for score in scoreboard.policies.values())
-    rules = {match.env: match.game.outcome for match in run.plan.matches if len(match.seats) > 1}
-    for line in [*([] if decided else without_winner_text(rules)), *alike_text(run, remedy="--sample")]:
+    for match in run.plan.matches:
+        if len(match.seats) > 1 and match.env not in rules and not decided:
+            with closing(make_game(match, 1)) as game:
+                rule = outcome_rule(match, game.interface)
+            rules |= {} if rule == "none" else {match.env: rule}
+    for line in [*without_winner_text(rules), *alike_text(run, remedy="--sample")]:
         say(line)

@@ -6,6 +6,9 @@ import argparse
 import json
 
 from arena.cli.arguments import non_negative_int
+from arena.records.faults import fault_of, fault_text
+from arena.records.journal import JournalReader
+from arena.records.lock import has_failed
 from arena.terminal.output import say
 
 
@@ -34,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             "games": counted.results.games,
             "prior": table.prior,
             "without_winner": [*table.without_winner],
+            "contradictions": [pair._asdict() for pair in table.contradictions],
             "narrow": None if table.narrow is None else table.narrow._asdict(),
             **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), run.config),
         }
@@ -42,4 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         say("\n".join(league_lines(table)))
     else:
         say("\n".join(["no two players have met in a game that counts", *table.without_winner]))
+    if has_failed(run.folder) and not arguments.json:
+        faults = [*JournalReader(run.folder / "faults.jsonl").made(fault_of, missing_ok=True)]
+        say("; ".join(["the run has failed", *map(fault_text, faults[-1:])]))
     return 0

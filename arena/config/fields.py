@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -36,6 +37,7 @@ OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
 ONLY_ACT = frozenset(
     {"random", "scripted", "arena.cli.play.human:Human"}
 )  # algorithms that never learn and need no torch
+Data: TypeAlias = msgspec.Struct | Mapping[str, Any]
 MOST_ROLES = 500_000
 """The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
@@ -70,21 +72,32 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def flat(config: msgspec.Struct | Mapping[str, Any]) -> dict[str, str]:
+def flat(config: Data) -> dict[str, str]:
     """A configuration as key paths and values, as `policies.blue.options.gamma`, in the words of a file."""
     constants = {"None": "null", "True": "true", "False": "false"}
+    return {path: constants.get(repr(value), str(value)) for path, value in _leaves(plain(config))}
 
-    def walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
-        if isinstance(value, Mapping) and value:
-            for key, item in value.items():
-                yield from walk(item, f"{path}.{key}".removeprefix("."))
-        elif isinstance(value, (list, tuple)) and value:
-            for index, item in enumerate(value):
-                yield from walk(item, f"{path}[{index}]")
-        else:
-            yield path, constants.get(repr(value), str(value))
 
-    return dict(walk(plain(config), ""))
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, (list, tuple)) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def changed_values(before: Data, now: Data) -> Iterator[tuple[str, str, str]]:
+    """The key paths at which two configurations differ, with both values as JSON; no value: `not set`."""
+    was, new = dict(_leaves(plain(before))), dict(_leaves(plain(now)))
+    for key in {**was, **new}:
+        texts = [json.dumps(one[key], default=repr) if key in one else "not set" for one in (was, new)]
+        inner = f"{key}.", f"{key}["  # of a key that the other one has as a mapping or list that is not empty
+        differs = (key in was, was.get(key)) != (key in new, new.get(key))
+        if differs and not any(one.startswith(inner) for one in {**was, **new}):
+            yield key, texts[0], texts[1]
 
 
 class ShortForm(Keys, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from arena.league.ratings.standings import (
     CutGamesBias,
     Narrow,
     Row,
+    contradicted,
     curtailed,
     guests_of,
     narrow_leader,
@@ -51,8 +52,6 @@ class Order(msgspec.Struct, frozen=True):
     decided: bool  # never while there are contradictions
     error: float
     elo: float
-    contradictions: list[Contradiction]  # pairs whose games contradict the order: the first few of `contradicting`
-    contradicting: int
     unmet: list[tuple[str, str]]  # the first few of the `not_met` pairs that have not met in a game that counts
     not_met: int
     undecided: list[OrderUncertainty]  # the neighbors that keep the order from being decided
@@ -86,6 +85,8 @@ class Standings(msgspec.Struct, frozen=True):
     equal: list[OrderUncertainty]
     """The neighbors that have proved to be as good as each other; none where policies learn."""
     narrow: Narrow | None  # the leader, where its rating rests on few opponents; None in a tournament
+    contradictions: list[Contradiction]  # the first few of `contradicting`; if `order` is None, those that `beats`
+    contradicting: int
     enough: int = ENOUGH  # games of a lane, so that cut ones do not matter
 
     @property
@@ -124,16 +125,15 @@ def standings(reading: ResultSet, config: Config, *, rule: Decided | None = None
     drawn = curves(timeline, [{row.player: row.elo for row in mine} for mine in ranked])
     scales = {row.player: row.scale for row in found}
     learns = planned_ticks(config) is not None
-    order = None
+    order, unlike = None, contradicted(ratings, timeline, ranked, config)
     if rule is not None:  # in a tournament, whose configuration is that of its first batch, all policies play
         names = [*config.policies] if config.league is None else players(config)
         decided = table(results, names, Rule(results.games, rule.error, rule.elo), sides=sides)
+        unlike = [*decided.contradictions]
         order = Order(
             decided=decided.decided,
             error=rule.error,
             elo=rule.elo,
-            contradictions=[*decided.contradictions[:_MOST_PAIRS]],
-            contradicting=len(decided.contradictions),
             unmet=[*decided.unmet[:_MOST_PAIRS]],
             not_met=len(decided.unmet),
             undecided=decided.open,
@@ -164,6 +164,8 @@ def standings(reading: ResultSet, config: Config, *, rule: Decided | None = None
         aborted=reading.aborted,
         curtailed=curtailed(ratings, reading.cut, config) if learns else None,
         narrow=narrow_leader(timeline, [row.player for row in ranked[0]]) if learns else None,
+        contradictions=unlike[:_MOST_PAIRS],
+        contradicting=len(unlike),
         order=order,
         equal=[]
         if timeline.learns

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -41,6 +42,7 @@ from arena.preflight.later_seats import later_plans
 from arena.preflight.outcomes import require_rules
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
+from arena.records.result_file import read_results
 from arena.roles.process import threads_before
 from arena.roles.protocol import Failed
 from arena.roles.run import Run
@@ -67,12 +69,15 @@ class RunResult(NamedTuple):
             of a callback.
         ticks: played by each match, as far as they are saved.
         scores: the result of each policy.
+        stopped_by: what has ended it before its last tick: the stop rule that was met, as in `result.json`,
+            `callback`, or the name of a signal, such as `SIGINT`; None: nothing, or the order of a league is decided.
     """
 
     run_dir: Path
     finished: bool
     ticks: int
     scores: Mapping[str, PolicyScore]
+    stopped_by: str | None
 
 
 @in_python()
@@ -149,7 +154,12 @@ def train(
     folder = RunFolder(listener.run_dir)
     config, ticks = load_config(folder.config), newest_tick(folder) or 0
     scores = {name: policy_score(score) for name, score in scored(folder, config.policies).shown.items()}
-    return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
+    finished = run_status(folder, config, played=ticks) is RunStatus.FINISHED
+    number = status - 128 if status > 128 else signal.SIGUSR1 if folder.requeue.exists() else None
+    newest: dict[str, Any] = next(iter(read_results(folder.path)[-1:]), {})
+    by_request = "callback" if number is None else signal.Signals(number).name
+    stopped_by = newest.get("stopped_by") if finished else by_request
+    return RunResult(folder.path, finished, ticks, scores, stopped_by)
 
 
 @in_python()

@@ -33,7 +33,7 @@ from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signal
 from arena.run import remote_hosts
 from arena.run.bound_process import bound
 from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, find_unmapped
-from arena.terminal.output import Escapes
+from arena.terminal.output import Escapes, say
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _REPORTS_VARIABLE = "ARENA_REPORTS"  # set if the starting process reads reports, to its node
@@ -685,6 +685,8 @@ def run(
             if terminal:  # rank 0 has not closed its display
                 sys.stdout.write(Escapes(f"{_SHOW_CURSOR}\n"))
                 sys.stdout.flush()
+            if listener is None:
+                say(f"{cause}; starting again")
             if known.folder is not None:
                 facts = known.folder, known.made, known.begun, tuple(output.dead), cause
                 where = tuple(lost) or (place,) * bool(place)

@@ -18,6 +18,7 @@ import msgspec
 
 from arena import registry
 from arena.config.decode import is_policy_name
+from arena.config.fields import changed_values
 from arena.config.matches import Match
 from arena.config.members import Sides, separate_populations
 from arena.config.schema import Env, Policy
@@ -234,7 +235,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
                         *(
                             json.dumps(value, sort_keys=True, default=repr)
                             for value in (
-                                match.game.kwargs,
+                                registry.written_out(match.game.make, match.game.kwargs),
                                 match.game.wrapped_in,
                                 [seat.entities for seat in match.seats],
                                 two_sides(match),
@@ -249,7 +250,12 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
         difference = "" if set(found[0]) == set(games) else "its matches combine them differently"
         for field in reversed(_Game._fields):  # the first one in the end
             ours, others = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
-            if sorted(ours) != sorted(others):
+            if field == "kwargs" and len(ours) == len(others) == 1 and ours != others:
+                found_in = changed_values(json.loads(ours[0]), json.loads(others[0]))
+                difference = (
+                    "; ".join(f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in found_in) or difference
+                )
+            elif sorted(ours) != sorted(others):
                 difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
         if difference:
             there = sources[0].path or sources[0].config.name

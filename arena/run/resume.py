@@ -18,6 +18,7 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config
+from arena.config.fields import changed_values
 from arena.config.matches import Knockout, Match, Swiss, reseated
 from arena.config.schema import Env
 from arena.errors import ConfigError, located
@@ -61,6 +62,8 @@ def resumed(run: Run, config: Config) -> Run:
     for path in (folder.config, folder.tournament):
         checksums.check(path)
     before = load_config(folder.config)
+    given, config = config, msgspec.structs.replace(config, name=before.name)
+    run = replace(run, plan=replace(run.plan, config=msgspec.structs.replace(run.plan.config, name=before.name)))
     differences = list(_differences(before, config))
     if differences:  # the records and weights of another game would be mixed with the old ones
         raise ConfigError(
@@ -100,7 +103,7 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
-    return replace(run, text=(*passed_over, *_resume_text(before, config, found, run), *_length_text(before, config)))
+    return replace(run, text=(*passed_over, *_resume_text(before, given, found, run), *_length_text(before, config)))
 
 
 def rolled_back(run: Run) -> Run:
@@ -229,9 +232,17 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
     for name, policy in plan.policies.items() if found.tick else ():
         if name not in found.checkpoints and policy.config.learns and policy.workers:
             yield f"policy {name!r} has no checkpoint: it starts over"
-    for name, was in before.policies.items():
-        if name in config.policies and (new := config.policies[name].algorithm) != was.algorithm:
-            yield f"policy {name!r} was of {was.algorithm!r}, is of {new!r}: it starts over"
+    if before.name != config.name:
+        yield f"the run keeps its name, {before.name}"
+    for name, new in config.policies.items():
+        was = before.policies.get(name, new)
+        if was.algorithm != new.algorithm:
+            yield f"policy {name!r} was of {was.algorithm!r}, is of {new.algorithm!r}: it starts over"
+            continue
+        held = [*changed_values(was, (run.changed_config or config).policies[name])]  # after changes of a curriculum
+        for key, former, value in changed_values(was, new):
+            if key != "load" and (key, former, value) in held:
+                yield f"policies.{name}.{key}: {former} -> {value}"
     if before.best is not None and plan.config.best is not None and not run.folder.best.exists():
         earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
         had = [line for line in earlier if line["ticks"] % before.checkpoint_every == 0]
@@ -333,10 +344,10 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
         return {place: tuple(entry.policies) for place, entry in config.places() if isinstance(entry, kinds)}
 
     known = [setting(match) for _, match in before.known_matches()]
-    had = " or ".join(dict.fromkeys(map(_quoted, known)))
     for path, found in {path: setting(match) for path, match in now.known_matches()}.items():
-        if found not in known:
-            yield f"{path} is played with {_quoted(found)}, the league was with {had}"
+        if found not in known:  # how it differs from the most similar one
+            nearest = min(([*changed_values(one, found)] for one in known), key=len)
+            yield from (f"{path}.{key} was {was}, is {value}" for key, was, value in nearest)
     played, planned = tournaments(before), tournaments(now)
     for place in sorted(played.keys() | planned.keys()):
         if played.get(place) != planned.get(place):
@@ -355,10 +366,8 @@ def compared(path: str, before: Mapping[str, Any], now: Mapping[str, Any], field
     for name in sorted(now.keys() - before.keys()):
         yield f"{path}.{name} is new"
     for name in sorted(before.keys() & now.keys()):
-        for field in fields:
-            old, new = getattr(before[name], field), getattr(now[name], field)
-            if old != new:
-                yield f"{path}.{name}.{field} was {_quoted(old)}, is {_quoted(new)}"
+        old, new = ({field: getattr(one[name], field) for field in fields} for one in (before, now))
+        yield from (f"{path}.{name}.{key} was {was}, is {value}" for key, was, value in changed_values(old, new))
 
 
 def _quoted(value: Any) -> str:

@@ -240,8 +240,8 @@ def configured_policy(
         found = checkpoints.load_to_act(file or checkpoints.path_of(folder.checkpoints_path(name), checkpoint))
         if found.algorithm != configured.algorithm:
             raise ConfigError(
-                f"the checkpoint of tick {checkpoint} is of {found.algorithm}, before the algorithm of {name!r} became "
-                f"{configured.algorithm}; name a later checkpoint",
+                f"the checkpoint of tick {checkpoint} is of {found.algorithm}, and {name!r} is of "
+                f"{configured.algorithm}; name one of {configured.algorithm}, or leave the algorithm as it was",
                 source=str(folder.path),
             )
     elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:

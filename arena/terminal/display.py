@@ -29,6 +29,7 @@ Clock = Callable[[], float]
 
 DRAW_EVERY = 0.2  # seconds between two pictures on a terminal
 LINE_EVERY = 5.0  # seconds between two lines elsewhere
+_MOST_FROZEN = 3  # policies that the end of a run says: `--continue` takes over many snapshots
 RATE_WINDOW = 10.0  # seconds over which ticks per second are measured
 
 
@@ -261,8 +262,12 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
     """What the end of a run says: where everything is, and per policy how it began, how it ended, if it has learned."""
     pad = max(map(len, scoreboard.shown), default=0)
     lines = [f"run folder: {shown(run_dir)}"]
+    policies = {} if config is None else config.policies
+    frozen = [name for name in scoreboard.shown if name in policies and policies[name].frozen]
     for name, score in scoreboard.shown.items():
-        policy = None if config is None else config.policies.get(name)
+        policy = policies.get(name)
+        if name in frozen[_MOST_FROZEN:]:
+            continue
         learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
         waits = "; it has logged no metrics yet" if learns and not score.updates else ""
         if not score.episodes:
@@ -286,7 +291,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
             others = score.episodes - score.games.count
             text += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
         lines.append(f"{name:{pad}}  {text}{waits}")
-    return lines
+    return lines + [f"and {len(frozen) - _MOST_FROZEN} more frozen policies"] * (len(frozen) > _MOST_FROZEN)
 
 
 def fault_lines(losses: Losses) -> list[str]:
@@ -300,10 +305,11 @@ def fault_lines(losses: Losses) -> list[str]:
 
 
 def _progress_text(done: int, total: int | None, rate: float | None) -> str:
-    speed = f"{'-' if rate is None else round(rate)} ticks/s"
+    # No speed where no tick is played, such as while a run is saved.
+    speed = "" if rate == 0 else f"  {'-' if rate is None else f'{rate:.2g}' if rate < 1 else round(rate)} ticks/s"
     if total is None:
-        return f"{pluralize(done, 'tick')} of all matches  {speed}"
-    return f"{done}/{total} ticks of all matches  {percent(done / total if total else 1.0)}  {speed}"
+        return f"{pluralize(done, 'tick')} of all matches{speed}"
+    return f"{done}/{total} ticks of all matches  {percent(done / total if total else 1.0)}{speed}"
 
 
 def _number(value: float | None) -> str:

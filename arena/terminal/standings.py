@@ -147,7 +147,7 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     if again:
         lines.append(f"{', '.join(again)}: games and score count from then on")
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
-    lines += curtailed_lines(found.curtailed)
+    lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]
     if (narrow := found.narrow) is not None:
         lines.append(
             f"the rating of {narrow.player}, which leads, rests on few opponents: nearly all of its games were against "
@@ -239,9 +239,10 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
     if found.contradictions:
         return [f"the order is not decided after {games}: those of {contradicting(found)} contradict it", *equal]
     pairs = []
-    for pair in found.open:
+    for pair in found.open[:_MOST_PAIRS]:
         more = f", about {pluralize(pair.games_left, 'more game')}" if pair.games_left else ""
         pairs.append(f"{pair.upper} and {pair.lower} ({percent(pair.probability, 1)}{more})")
+    pairs += _left_out(len(found.open), "pair")
     together = ", together more than the error" if len(pairs) > 1 else ""
     return [
         f"the order is not decided after {games}, at an error of {rule.error:g}, {what}; open, with the probability "

@@ -102,6 +102,7 @@ def test_run_is_started_again_after_each_of_several_deaths(tmp_path: Path) -> No
     assert all(set(line["ranks"]) <= {victim} - {LAUNCHER} for line, victim in zip(lines, victims, strict=True))
     assert all(line["replayed"] > 0 for line in lines)
     assert f"back to tick 0, {lines[0]['replayed']} ticks to be played again" in ended.out
+    assert ended.out.count(" died; starting again\n") + ended.out.count(" of SIGKILL; starting again\n") == 4
     assert "has died of SIGKILL" in lines[-1]["done"]
 
 

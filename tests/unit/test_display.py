@@ -83,6 +83,15 @@ def test_the_last_state_is_printed_once_at_the_end() -> None:
     assert screen.fresh() == "10/10 ticks of all matches  100 %  - ticks/s | blue no episode yet\n"
 
 
+def test_speed_is_left_out_while_no_tick_is_played() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=10, clock=clock)
+    display.start()
+    assert "  100 %  - ticks/s | " in shown(display, clock, screen, 105.0, 10, board)
+    assert "  100 % | " in shown(display, clock, screen, 120.0, 10, board)
+    assert "  110 %  0.067 ticks/s | " in shown(display, clock, screen, 135.0, 11, board)
+
+
 def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     plain = make_display(screen, columns=0, total_ticks=None, colors={}, clock=clock)
@@ -190,6 +199,16 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
         "red   won 88 % of its first 100 games, 19 % of its last 100",
         "idle  finished no episode",
     ]
+
+
+def test_summary_counts_frozen_policies_beyond_the_first_three() -> None:
+    names = ["blue", *(f"blue-{tick}" for tick in range(5))]
+    policies = {name: {"algorithm": "random", "frozen": name != "blue"} for name in names}
+    match = {"env": "game", "seats": ["blue", "blue-0"]}
+    config = {"ticks": 9, "envs": {"game": {"make": "touchdown"}}, "policies": policies, "matches": [match]}
+    lines = summary_lines(Scoreboard(names), "x", parse_config(config, source="test"))
+    assert [line.split()[0] for line in lines[1:-1]] == names[:4]
+    assert lines[-1] == "and 2 more frozen policies"
 
 
 def test_summary_says_which_built_in_algorithms_have_no_metrics_yet() -> None:

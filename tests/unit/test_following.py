@@ -159,7 +159,7 @@ def test_end_of_the_run_is_printed(
     assert watch(folder.path, columns=0, wait=lambda seconds: None) == 0
     shown = capsys.readouterr().out.splitlines()
     assert said in shown
-    assert any(line.startswith("7000 ticks of all matches  ") for line in shown) == (ticks == UNBOUNDED_TICKS)
+    assert any(line.startswith("7000 ticks of all matches") for line in shown) == (ticks == UNBOUNDED_TICKS)
 
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])

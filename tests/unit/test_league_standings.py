@@ -99,6 +99,26 @@ def test_leader_that_has_met_few_of_the_others_is_told(leaders: dict[str, int], 
         assert f"against {' and '.join(narrow)}, of 4 other players" in told[0]
 
 
+@pytest.mark.parametrize("learners", ["", "a", "abc"])
+def test_players_that_beat_each_other_in_a_circle_are_told(learners: str) -> None:
+    """Of policies that learn the newest games say it: in the first period the order was another one."""
+    early, late = results_of(ab=(0, 0, 3), bc=(0, 0, 3)), results_of(ab=(90, 0, 30), bc=(90, 0, 30), ca=(80, 0, 30))
+    found = league_table(timeline(early, late, learners=learners), {}, league(PAIR))
+    order = [row.player for row in found.tables[0]]
+    for one in found.contradictions:
+        assert order.index(one.upper) < order.index(one.lower)
+        assert one.circle in {("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")}
+    told = [line for line in league_lines(found) if "contradict" in line or "circle" in line]
+    assert told[0].startswith(f"the games of some pairs contradict the order: {found.contradictions[0].lower} scores 7")
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("learners", ["", "abc"])
+def test_order_that_all_games_agree_with_has_no_contradiction(learners: str) -> None:
+    played = results_of(ab=(60, 0, 40), bc=(60, 0, 40), ac=(10, 0, 9))
+    assert league_table(timeline(played, learners=learners), {}, league(PAIR)).contradictions == []
+
+
 def test_leading_snapshot_rests_on_the_games_of_its_policy_at_that_time_too() -> None:
     early = results_of(**{f"p_{other}": (20, 0, 0) for other in "abcd"})
     late = met(a_b=20, b_c=20, c_d=20, d_a=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -248,6 +249,16 @@ def test_the_pair_that_keeps_an_order_open_is_named() -> None:
         "the order is not decided after 240 games: those of a and c (c scores 50.0 %, expected "
         f"{percent(pair.expected, 1)}) contradict it"
     )
+
+
+def test_many_undecided_pairs_are_counted() -> None:
+    rule, names = Rule(1000, error=0.05, elo=20), [f"p{number}" for number in range(9)]
+    results = Results()
+    for one, other in itertools.combinations(names, 2):
+        results.add_score((one,), (other,), Score(wins=5, losses=5))
+    (line,) = verdict_lines(table(results, names, rule), rule, results.games)
+    assert line.count("more games)") == 3
+    assert line.endswith(", and 5 more pairs, together more than the error")
 
 
 def test_misfit_with_the_right_sign_leaves_the_order_decided() -> None:

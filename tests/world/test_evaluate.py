@@ -134,6 +134,17 @@ def test_a_configuration_is_evaluated_as_it_is(command: Command, tmp_path: Path)
     }
 
 
+@pytest.mark.parametrize("declares", [True, False])
+def test_only_games_that_may_have_winners_are_said_to_have_none(
+    command: Command, tmp_path: Path, declares: bool
+) -> None:
+    """A game declares that it has no winners; the configuration says nothing."""
+    game = {"make": "cover", "kwargs": {"players": 2, "max_steps": 5}} if declares else {"make": "games:Pair"}
+    data = one_match(game, {"blue": RANDOM, "red": RANDOM}, ticks=20)
+    lines = evaluate(command, written(tmp_path, data), "--run-dir", str(tmp_path / "records"))
+    assert any("no winners in" in line for line in lines) != declares
+
+
 def test_every_lane_plays_the_same_number_of_episodes(command: Command, tmp_path: Path) -> None:
     data = duel(policies=dict.fromkeys(("a", "b", "c", "unseated"), RANDOM))
     data["matches"] = [

@@ -288,7 +288,7 @@ def test_checkpoint_of_another_algorithm_is_told(runs: Path) -> None:
     path = runs / "runs/a/config.yaml"
     path.write_text(path.read_text().replace("algorithm: ppo", "algorithm: a2c"))
     (runs / "runs/a/checksums/config.yaml").unlink()
-    with pytest.raises(arena.ConfigError, match="tick 10 is of ppo, before the algorithm of 'blue' became a2c"):
+    with pytest.raises(arena.ConfigError, match="tick 10 is of ppo, and 'blue' is of a2c; name one of a2c"):
         arena.load_policy(f"{runs}/runs/a:blue@10")
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import arena
+from arena.records.faults import FaultKind, log_fault
 from arena.records.journal import JournalReader
+from arena.records.lock import FAILED
 from command import Command
 from in_process import one_match, play
 
@@ -63,6 +65,15 @@ def test_standings_are_those_of_the_command(run: Path, command: Command) -> None
         arena.open_run(run).standings(at=10_000)
     with pytest.raises(arena.ConfigError, match="not a run folder: it does not exist"):
         arena.open_run(run / "nothing")
+
+
+def test_standings_of_a_failed_run_say_so(run: Path, command: Command) -> None:
+    assert "failed" not in command("standings", run).out
+    log_fault(run / "faults.jsonl", FaultKind.RUN, {"hosts": (), "who": "root", "error": "ValueError: odd"})
+    (run / "lock").write_text(FAILED)
+    said = "the run has failed; root: ValueError: odd; the whole message is in logs/rank-0000.log"
+    assert command("standings", run).out.splitlines()[-1] == said
+    assert json.loads(command("standings", run, "--json").out)["contradictions"] == []
 
 
 def test_evaluation_is_that_of_the_command(run: Path, command: Command, capsys: pytest.CaptureFixture[str]) -> None:

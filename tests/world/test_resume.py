@@ -156,7 +156,8 @@ def test_run_interrupted_in_its_first_leg_restarts_it(tmp_path: Path) -> None:
     folder = broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
     assert updates(folder, "blue") == [(1, 10)]
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
-    assert (played.run.resumed, played.run.leg.start, played.run.text) == (True, 0, ())
+    assert (played.run.resumed, played.run.leg.start) == (True, 0)
+    assert played.run.text == ("policies.blue.options.fails_at: 15 -> not set",)
     assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 7)]
     assert [e["episode"] for e in played.episodes if e["lane"] == 0] == list(range(len(played.episodes) // 2))
 
@@ -189,13 +190,17 @@ OTHER_GAMES = {
     ),
     "teams of one": (
         {"matches": [{**SEATED, "seats": [["blue"], "red"]}]},
-        'matches.0.seats was ["blue", "red"], is [["blue"], "red"]',
+        'matches.0.seats[0][0] was not set, is "blue"',
+    ),
+    "a text for a number": (
+        {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": "15"}}}},
+        'envs.game.kwargs.max_steps was 15, is "15"',
     ),
     "a rule of the game": (
         {"envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 16}}}},
-        'envs.game.kwargs was {"max_steps": 15}, is {"max_steps": 16}',
+        "envs.game.kwargs.max_steps was 15, is 16",
     ),
-    "entities": ({"matches": [{**SEATED, "entities": [1, 0]}]}, "matches.0.entities was null, is [1, 0]"),
+    "entities": ({"matches": [{**SEATED, "entities": [1, 0]}]}, "matches.0.entities[0] was not set, is 1"),
     "a match more": ({"matches": [SEATED] * 2}, "matches: had 1 descriptions, has 2"),
 }
 
@@ -226,6 +231,25 @@ def test_run_resumes_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping[s
         assert line["episode"] >= counts[line["match"], line["lane"]]
 
 
+def test_resume_names_each_changed_value_of_a_policy_and_keeps_the_name(tmp_path: Path) -> None:
+    folder = play(duel(ticks=40, blue={**COUNTS, "options": {"every": 5, "leave": [90]}}), tmp_path, given=True).folder
+    data = duel(ticks=80, blue={**COUNTS, "options": {"every": 10, "leave": [90, 95]}, "color": "#102030"})
+    run = prepare(
+        parse_config({"name": "other", **data}, source="other"), ranks=1, run_dir=str(folder.path), resume=True
+    )
+    assert run.text == (
+        "the run keeps its name, test",
+        "policies.blue.options.every: 5 -> 10",
+        'policies.blue.color: null -> "#102030"',
+        "policies.blue.options.leave[1]: not set -> 95",
+    )
+    assert run.plan.config.name == "test"
+    same = prepare(
+        parse_config({"name": "test", **data}, source="test"), ranks=1, run_dir=str(folder.path), resume=True
+    )
+    assert same.text == run.text[1:]
+
+
 def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,6 +262,7 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     assert "goes on at tick 40" in said
     assert "copies or lanes have changed" in said
     assert "seed was 5, is 6: it counts from tick 40 on" in said
+    assert "policies.blue.options.every: not set -> 5" in said
     keys = [(e["match"], e["lane"], e["episode"]) for e in played.episodes]
     assert len(keys) == len(set(keys))
     assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))

@@ -184,8 +184,7 @@ def test_league_of_another_game_is_not_resumed(tmp_path: Path) -> None:
     data = past_selves()
     folder = play({**data, "rounds": 2}, tmp_path / "run")
     entry = {**data["matches"][0]["matchmaking"], "env_kwargs": {"rounds": 3}}
-    words = r'"env_kwargs": \{"rounds": 3\}.*, the league was with .*"env_kwargs": \{\}'
-    with pytest.raises(ConfigError, match=rf"matches\[0\].matchmaking is played with .*{words}"):
+    with pytest.raises(ConfigError, match=r"matches\[0\].matchmaking.env_kwargs.rounds was not set, is 3"):
         prepared({**data, "matches": [{"matchmaking": entry}]}, folder.path, resume=True)
 
 

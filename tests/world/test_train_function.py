@@ -56,6 +56,7 @@ def test_function_plays_the_run_of_the_command_silently(tmp_path: Path, capfd: p
     for name in ("episodes.jsonl", "config.yaml"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
     assert (result.run_dir, result.finished, result.ticks) == (tmp_path / "run", True, 40)
+    assert result.stopped_by is None
     blue, red = result.scores["blue"], result.scores["red"]
     assert blue.episodes == red.episodes == 8  # 40 ticks of two lanes, ten to an episode
     assert blue.mean_return is not None
@@ -258,14 +259,28 @@ def test_a_mapping_may_hold_structs(tmp_path: Path) -> None:
     assert arena.train(data, tmp_path / "run", ranks=1).finished
 
 
-def test_signal_ends_the_run_early_and_saves_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
+def test_signal_ends_the_run_early_and_saves_it(name: str, tmp_path: Path) -> None:
     def interrupt(event: arena.Event) -> None:
         if event.kind == "progress":
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.Signals[name])
 
     result = arena.train(config(ticks=100_000), tmp_path / "run", ranks=1, on_event=interrupt)
-    assert not result.finished
+    assert (result.finished, result.stopped_by) == (False, name)
     assert 0 < result.ticks < 100_000
+
+
+def test_result_says_what_has_stopped_the_run(tmp_path: Path) -> None:
+    given = {"ticks": 4000, "policies": {name: {"algorithm": "random"} for name in ("blue", "red")}}
+    given["results"] = {"every": 20}
+    ruled = arena.train(config(**given, stop={"ticks": 40}), tmp_path / "rule", ranks=1)
+    assert (ruled.finished, ruled.stopped_by) == (True, "ticks >= 40")
+    asked = arena.train(
+        config(**given, callbacks=[{"class": "recorders:Stops", "options": {"where": "result"}}]),
+        tmp_path / "callback",
+        ranks=1,
+    )
+    assert (asked.finished, asked.stopped_by) == (False, "callback")
 
 
 def test_ranks_of_a_launcher_are_sent_to_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

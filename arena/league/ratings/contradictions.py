@@ -23,13 +23,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from arena.league.ratings import davidson
 from arena.league.ratings.intervals import of_share
 from arena.league.results import Results
+
+Met: TypeAlias = Mapping[tuple[str, str], davidson.Array]
+"""See `head_to_head`."""
 
 
 class Contradiction(NamedTuple):
@@ -49,16 +52,15 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(
-    results: Results, order: Sequence[str], strengths: Sequence[float], fitted: davidson.Fit, *, elo: float
+    played: Met, order: Sequence[str], strengths: Sequence[float], fitted: davidson.Fit, *, elo: float
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
-    The players of the order, the best one first, have these strengths in nats. Games in which one player alone fills
-    each side count, and differences of `elo` or more.
+    The players of the order, the best one first, have these strengths in nats. The games `played` are those of
+    `head_to_head`, perhaps weighted. Differences of `elo` or more count.
     """
     margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
-    played = head_to_head(results)
-    games = {pair: int(scores.sum()) for pair, scores in played.items()}
+    games = {pair: float(scores.sum()) for pair, scores in played.items()}
     points = {pair: float((scores[:, 0] + scores[:, 1] / 2).sum()) for pair, scores in played.items()}
     shares = {pair: of_share(points[pair], count) for pair, count in games.items()}
 
@@ -84,7 +86,8 @@ def contradictions(
                 path = _path(beaten, upper, lower) if beats else ()
                 score, circle = points[pair] / games[pair], (lower, *path[:-1]) if path else ()
                 by_strength = expected(pair, difference)
-                found.append(Contradiction(lower, upper, score, low, high, games[pair], beats, by_strength, circle))
+                count = round(games[pair])
+                found.append(Contradiction(lower, upper, score, low, high, count, beats, by_strength, circle))
     return found
 
 
@@ -96,7 +99,7 @@ def unmet(results: Results, players: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def head_to_head(results: Results) -> Mapping[tuple[str, str], davidson.Array]:
+def head_to_head(results: Results) -> Met:
     """The games of each player, the one, against each other that it has met, float64 [3, 3].
 
     Axis 0: the one has the first side, the other has it, or no team has it. Axis 1: won, drawn and lost by the one.

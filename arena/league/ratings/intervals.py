@@ -20,7 +20,7 @@ def half_of_mean(count: int, deviation: float, *, error: float = 0.05) -> float 
     return float(stdtrit(count - 1, 1 - error / 2)) * deviation / math.sqrt(count)
 
 
-def of_share(wins: float, games: int) -> tuple[float, float]:
+def of_share(wins: float, games: float) -> tuple[float, float]:
     """The score interval of a share of at least one game, of which halves may be won.
 
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.

@@ -137,7 +137,7 @@ class Standings:
     def contradictions(self) -> list[Contradiction]:
         """The pairs of players whose own games contradict the order."""
         elo, strengths = self._elo * davidson.ELO, self._strengths.tolist()
-        return contradictions(self._results, self.order, strengths, self._fitted, elo=elo)
+        return contradictions(head_to_head(self._results), self.order, strengths, self._fitted, elo=elo)
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
         """The pair to play next, the upper one first: of any players, or of one player and another one.

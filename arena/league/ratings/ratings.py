@@ -50,6 +50,7 @@ class Ratings:
         covariance: float64 [P, P], of `elo`.
         side: how many Elo the first side is worth, with a 95 % interval.
         nu: how usual draws are: twice the ratio of draws to decided games between equals.
+        fitted: all of this in nats.
         prior: whether the likelihood had no maximum, so that a weak prior was needed: each strength normal around
             the same middle with a standard deviation of 400 Elo, about as heavy as a single game.
     """
@@ -60,7 +61,7 @@ class Ratings:
         self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
         self.side = interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
         self.nu = fit.nu
-        self._fit = fit
+        self.fitted = fit
         self.prior = fit.prior
         self._games = games
         self._index = {name: place for place, name in enumerate(players)}
@@ -86,10 +87,10 @@ class Ratings:
         counts = np.array([name not in guests for name in rated], np.float64)
         centered = np.eye(len(at)) - (counts if counts.any() else counts + 1) / max(1, counts.sum() or len(at))
         covariance = np.zeros((len(at) + 1, len(at) + 1))
-        covariance[:-1, :-1] = centered @ self._fit.covariance[np.ix_(at, at)] @ centered
-        covariance[-1, -1] = self._fit.covariance[-1, -1]
-        parameters = np.append(centered @ self._fit.strengths[at], self._fit.parameters[-1])
-        return Ratings(rated, self._fit._replace(parameters=parameters, covariance=covariance), self._games[at])
+        covariance[:-1, :-1] = centered @ self.fitted.covariance[np.ix_(at, at)] @ centered
+        covariance[-1, -1] = self.fitted.covariance[-1, -1]
+        parameters = np.append(centered @ self.fitted.strengths[at], self.fitted.parameters[-1])
+        return Ratings(rated, self.fitted._replace(parameters=parameters, covariance=covariance), self._games[at])
 
     def difference(self, first: str, second: str) -> Interval:
         """By how many Elo the first is better than the second."""

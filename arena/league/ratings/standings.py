@@ -10,8 +10,11 @@ import numpy as np
 
 from arena.config.members import Sides, policy_of_player, separate_populations
 from arena.config.schema import Config
+from arena.league.metagame.measures import in_matrix
 from arena.league.metagame.meetings import meetings
-from arena.league.ratings.ranking import OrderUncertainty, equals
+from arena.league.ratings import davidson
+from arena.league.ratings.contradictions import Contradiction, contradictions, head_to_head
+from arena.league.ratings.ranking import RESOLUTION, OrderUncertainty, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
 from arena.league.timeline import PolicyReset, Timeline, together
@@ -78,6 +81,7 @@ class LeagueTable(NamedTuple):
     equal: Sequence[OrderUncertainty] = ()
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
     narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
+    contradictions: Sequence[Contradiction] = ()  # pairs whose lower player beats the upper one
 
 
 def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
@@ -107,7 +111,29 @@ def standings_at(
         [] if timeline.learns else [one for each in found for one in equals(now.results, [row.player for row in each])]
     )
     narrow = narrow_leader(now, [row.player for row in found[0]])
-    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, narrow=narrow)
+    against = contradicted(ratings, now, found, config)
+    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, (), narrow, against)
+
+
+def contradicted(
+    ratings: Ratings, timeline: Timeline, tables: Sequence[Sequence[Row]], config: Config
+) -> list[Contradiction]:
+    """The pairs of a table whose lower player beats the upper one, among the players of the payoff matrix.
+
+    Games of policies that learn count less the older they are, as in that matrix.
+    """
+    found: list[Contradiction] = []
+    for rows in tables:
+        shown = in_matrix([row.player for row in rows], config.policies)
+        played = {pair: met for pair, met in head_to_head(timeline.results).items() if {*pair} <= {*shown}}
+        if timeline.learns:
+            places, counts = {name: place for place, name in enumerate(shown)}, meetings(timeline).counts(shown)
+            for (one, other), met in [*played.items()]:  # on each side as often as ever
+                played[one, other] = np.outer(met.sum(axis=1) / met.sum(), counts[places[one], places[other]])
+            played = {pair: met for pair, met in played.items() if met.sum() >= 1}
+        strengths = [ratings.of(name).elo / davidson.ELO for name in shown]
+        found += contradictions(played, shown, strengths, ratings.fitted, elo=RESOLUTION)
+    return [one for one in found if one.beats]
 
 
 def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
