@@ -21,7 +21,7 @@ from arena.cli.arguments import RemovedOption, add_overrides, non_negative_float
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, TickRules
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, listed, located
 from arena.external.connection import Connection
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
@@ -279,7 +279,8 @@ def _match(
         return match, partial(_http_games, interface, arguments)
     matches, number = make_plan(config, ranks=1).matches, arguments.match or 0
     if not 0 <= number < len(matches):
-        raise ConfigError(f"there is no match {number}; there are {len(matches)}", path="--match")
+        known = listed([*map(str, range(len(matches)))])
+        raise ConfigError(f"there is no match {number}; known: {known}", path="--match")
     match = matches[number]
     kind = registry.external_kind(match.game.make)
     if arguments.simulator is not None or arguments.attach is not None:  # another program, or one started by hand

@@ -72,7 +72,8 @@ class Access:
         if len(sent) != 1:
             return f"{len(sent)} headers Host were sent, and one is needed"
         name = sent[0][:256].decode("latin-1")
-        return f"the header Host says {name!r}, which is no name of this server; name it in `allowed_hosts`"
+        remedy = "name it in `allowed_hosts` (arena serve: --allowed-host)"
+        return f"the header Host says {name!r}, which is no name of this server; {remedy}"
 
 
 def is_allowed_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:

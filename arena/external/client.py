@@ -118,12 +118,17 @@ class PolicyClient:
 
         def attempt() -> Any:
             self._gone = None
-            return msgspec.json.decode(self._call("GET", "/interface"))
+            page = self._call("GET", "/interface")
+            try:
+                return msgspec.json.decode(page, type=_Page)
+            except ValueError:
+                found = f"GET /interface answers no interface of games: {page[:60].decode(errors='replace')!r}"
+                raise ExternalError(cast("Code", "not_found"), found) from None
 
         page = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
-        if page["actor"] != "json":
-            raise ExternalError("bad_body", f"the server has the actor {page['actor']}; `actor: json` is expected")
-        entities = page["entities"]
+        if page.actor != "json":
+            raise ExternalError("bad_body", f"the server has the actor {page.actor}; `actor: json` is expected")
+        entities = page.entities
         self.interface = Interface(
             tuple(entity["name"] for entity in entities),
             tuple(space_from_json(entity["observation"]) for entity in entities),
@@ -327,6 +332,11 @@ class _Episode:
     def check_plays(self, entity: str, name: str) -> None:
         if entity not in self.playing:
             raise ExternalError("ended", f"{entity!r} has ended in the episode {name!r}, or takes no part in it")
+
+
+class _Page(msgspec.Struct):
+    actor: str
+    entities: list[dict[str, Any]]
 
 
 class _Refusal(msgspec.Struct):

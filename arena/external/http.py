@@ -12,6 +12,7 @@ The queue of requests takes requests from the server's thread to the environment
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import time
@@ -83,9 +84,11 @@ class HttpGames(RequestQueue):
         try:
             listener = socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
         except OSError as error:
-            text = f"cannot listen at {host}:{settings.port}: {error.strerror or error}"
-            remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
-            raise ConfigError(f"{text}; {remedy}", path="port") from error
+            text = f"cannot listen at {host}:{settings.port}: {(error.strerror or str(error)).partition(' (')[0]}"
+            remedy = "set `host` to an address of this machine, or to 0.0.0.0"
+            if of_port := error.errno in (errno.EADDRINUSE, errno.EACCES):
+                remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
+            raise ConfigError(f"{text}; {remedy}", path="port" if of_port else "host") from error
         bound, port, *_ = listener.getsockname()
         if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect
             host = socket.gethostname()

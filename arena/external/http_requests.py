@@ -62,7 +62,9 @@ class Requests:
                 content = _BYTES
                 body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since, task)
             elif path not in _PAGES:
-                raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
+                raise RequestError(
+                    "not_found", f"there is no {path[:256]}; games call /step; also: {', '.join(_PAGES)}"
+                )
             else:
                 self._check(scope, "GET", needs_token=path not in HEALTH)
                 body = b"ok"
@@ -87,7 +89,8 @@ class Requests:
         found = scope["method"]
         if found != method and not (found == "HEAD" and method == "GET"):
             allowed = b"GET, HEAD" if method == "GET" else method.encode()
-            raise RequestError("method_not_allowed", f"expected {method}", headers=b"allow: %s\r\n" % allowed)
+            wrong = f"found {found}; expected {method}"
+            raise RequestError("method_not_allowed", wrong, headers=b"allow: %s\r\n" % allowed)
         if needs_token and self._has_token:
             tokens = []
             for key, value in scope["headers"]:

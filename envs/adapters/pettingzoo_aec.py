@@ -22,6 +22,8 @@ class AECGame(PettingZooGame):
     Observations are refreshed for the agent to move and for agents that ended at this tick; at a reset, for all.
     """
 
+    in_turns = True
+
     def __init__(self, env: Any) -> None:
         check_reset(env)
         super().__init__(env)
