@@ -204,7 +204,8 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
         for match in copies if kind == "http" else ():
             host, port = first.game.kwargs.get("host", "127.0.0.1"), first.game.kwargs.get("port", 8000)
             rank = plan.place(plan.rank_of(Role(RoleKind.ENVIRONMENT, match.match)))
-            yield f"match {match.match} listens in {rank}: {host}, port {port + match.copy if port else 'any free one'}"
+            at = f"port {port + match.copy}" if port else "any free port"
+            yield f"match {match.match} listens in {rank}: {host}, {at}"
         if first.env in hints:
             yield hints[first.env]
 
