@@ -49,8 +49,8 @@ def shared(folder: str) -> list[Path]:
     """The files in a folder of the repository, or of what was installed of it with the package."""
     if (_ROOT / "configs").is_dir() and (_ROOT / "setup.py").is_file():
         return [*(_ROOT / folder).glob("*.*")]
-    files = metadata.files("mpi-policy-arena") or ()
-    return [Path(str(file.locate())) for file in files if file.parent.as_posix().endswith(f"{_SHARE}/{folder}")]
+    there = [file for file in metadata.files("mpi-policy-arena") or () if file.parent.match(f"{_SHARE}/{folder}")]
+    return [Path(str(file.locate())).resolve() for file in there]
 
 
 def _text(path: Path) -> str:
