@@ -22,7 +22,7 @@ CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_get
 # Of all that pip says: what it downloads, from 1 MB, and when it begins to unpack.
 SAY := sed -u -n -e 's/^ *\(Downloading .* [0-9.]* [MG]B)\).*/  \1/p' -e 's/^Installing collected .*/  Unpacking/p'
 FAILED := the lines above say why. No connection: set https_proxy=http://HOST:PORT, or PIP_INDEX_URL to a mirror. \
-	Another Python: make PYTHON=python3.12. Then the same command again goes on with what was downloaded.
+	Another Python: make clean run PYTHON=python3.12. Else the same command again goes on with what was downloaded.
 # One worker of pytest more than there are cores: those that run tests/mpi often wait.
 WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
@@ -77,14 +77,14 @@ docs: $(DOCS_READY)
 $(RUN_READY): setup.py constraints.txt
 	@echo "1. A Python environment: $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "2. The arena, torch and MPI: pip downloads up to 2.9 GB. 0.4 GB do where there is no GPU, with"
+	@echo "2. The arena, torch and MPI: pip downloads about 2.8 GB; 0.3 GB without support of GPUs, with"
 	@echo "   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make run"
 	@$(BIN)/python -m pip install --constraint constraints.txt --editable ".[$(MPI),board,http]" | $(SAY) \
 	|| { echo "Not installed: $(FAILED)" >&2; exit 1; }
 	@touch $@
 
 $(READY): $(RUN_READY)
-	@echo "3. The tools of the tests: pip downloads up to 0.8 GB"
+	@echo "3. The tools of the tests: pip downloads about 0.7 GB"
 	@$(BIN)/python -m pip install --constraint constraints.txt --editable ".[$(MPI),dev]" | $(SAY) \
 	|| { echo "Not installed: $(FAILED)" >&2; exit 1; }
 	@touch $@

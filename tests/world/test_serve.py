@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -305,6 +306,8 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
     address = process.stdout.readline().split()[-1]
+    begin = f"curl -H 'game_id: one' -H 'step_kind: start' -d '' {address}"
+    assert process.stdout.readline() == f"a game begins with: {begin}; Ctrl-C ends the server\n"
     with HttpWire(address) as wire:
         wire.step("start", "a")
         process.send_signal(signal.SIGTERM)
@@ -315,6 +318,7 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     output, _ = process.communicate(timeout=600)
     assert "; 1 action in 1 batch" in output, "ends of games are no batches"
+    assert re.search(r"^asked to stop: [12] running games? may go on for 30 s, none may begin$", output, re.MULTILINE)
     assert process.returncode == 0
 
 
