@@ -350,9 +350,6 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "seed": ("seed",),
     "obs": ("observation",),
     "action_mask": ("mask",),
-    "action": ("given",),
-    "done": ("end",),
-    "terminated": ("end",),
 }
 """Names of options and keys in other libraries, with the arena's names in the order of preference."""
 
@@ -401,30 +398,24 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
     return None
 
 
-_OF_PARSERS = (
+_PARSER_WORDS = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}
+_PARSER_TEXTS = (  # patterns in messages of msgspec, and what stands there in ours
     (r"JSON is malformed: (.*) \(byte (\d+)\)", r"it is no JSON at byte \2: \1"),
     (r"Input data was truncated", "it ends in the middle of a value"),
     (r"(Number|Integer value) out of range", "a number is too large for a float or an integer of 64 bits"),
     (r"'utf-8' codec can't decode .*", "it is no UTF-8 text"),
     (r"Object missing required field `([^`]*)`", r"the key '\1' is missing"),
-    (r" - at `\$(?:\[\.\.\.\])*`$", ""),
-    (r" - at `\$\.?([^`]+)`$", r" (at \1)"),
-    (r"\barray\b(?=[^`]*`)", "list"),
-    (r"\bobject\b(?=[^`]*`)", "mapping"),
-    (r"\bint\b(?=[^`]*`)", "integer"),
-    (r"\bbool\b(?=[^`]*`)", "true or false"),
-    (r"\bstr\b(?=[^`]*`)", "text"),
-    (r" \| ", " or "),
-    (r"`", ""),
+    (r" - at `\$(?:\[\.\.\.\])*\.?([^`]*)`$", r" (at \1)"),
 )
-"""Patterns in messages of msgspec, and what stands there in ours."""
 
 
 def parser_text(error: Exception) -> str:
     """What a parser says of data that it refuses, for a reader who has written the data and not the parser."""
     text = str(error)
-    for pattern, ours in _OF_PARSERS:
+    for pattern, ours in _PARSER_TEXTS:
         text = re.sub(pattern, ours, text)
+    text = re.sub(r"\b(array|object|int|bool|str)\b(?=[^`]*`)", lambda found: _PARSER_WORDS[found[0]], text)
+    text = text.replace("`", "").replace(" | ", " or ").removesuffix(" (at )")
     return text[:1].lower() + text[1:]
 
 

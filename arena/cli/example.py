@@ -11,7 +11,6 @@ from arena.errors import ConfigError, nearest
 from arena.terminal.output import say
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SHARE = "share/mpi-policy-arena"  # as in `setup.py`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +48,8 @@ def shared(folder: str) -> list[Path]:
     """The files in a folder of the repository, or of what was installed of it with the package."""
     if (_ROOT / "configs").is_dir() and (_ROOT / "setup.py").is_file():
         return [*(_ROOT / folder).glob("*.*")]
-    there = [file for file in metadata.files("mpi-policy-arena") or () if file.parent.match(f"{_SHARE}/{folder}")]
-    return [Path(str(file.locate())).resolve() for file in there]
+    place, files = f"share/mpi-policy-arena/{folder}", metadata.files("mpi-policy-arena") or ()  # as in `setup.py`
+    return [Path(str(file.locate())).resolve() for file in files if file.parent.match(place)]
 
 
 def _text(path: Path) -> str:

@@ -118,17 +118,16 @@ class PolicyClient:
 
         def attempt() -> Any:
             self._gone = None
-            page = self._call("GET", "/interface")
-            try:
-                return msgspec.json.decode(page, type=_Page)
-            except ValueError:
-                found = f"GET /interface answers no interface of games: {page[:60].decode(errors='replace')!r}"
-                raise ExternalError(cast("Code", "not_found"), found) from None
+            return self._call("GET", "/interface")
 
-        page = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
-        if page.actor != "json":
-            raise ExternalError("bad_body", f"the server has the actor {page.actor}; `actor: json` is expected")
-        entities = page.entities
+        answer = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
+        try:
+            page = msgspec.json.decode(answer, type=dict[str, Any])
+            actor, entities = page["actor"], page["entities"]
+        except (KeyError, ValueError):
+            raise ExternalError(cast("Code", "not_found"), f"no server of games: it sent {answer[:40]!r}") from None
+        if actor != "json":
+            raise ExternalError("bad_body", f"the server has the actor {actor}; `actor: json` is expected")
         self.interface = Interface(
             tuple(entity["name"] for entity in entities),
             tuple(space_from_json(entity["observation"]) for entity in entities),
@@ -332,11 +331,6 @@ class _Episode:
     def check_plays(self, entity: str, name: str) -> None:
         if entity not in self.playing:
             raise ExternalError("ended", f"{entity!r} has ended in the episode {name!r}, or takes no part in it")
-
-
-class _Page(msgspec.Struct):
-    actor: str
-    entities: list[dict[str, Any]]
 
 
 class _Refusal(msgspec.Struct):

@@ -85,10 +85,10 @@ class HttpGames(RequestQueue):
             listener = socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
         except OSError as error:
             text = f"cannot listen at {host}:{settings.port}: {(error.strerror or str(error)).partition(' (')[0]}"
-            remedy = "set `host` to an address of this machine, or to 0.0.0.0"
-            if of_port := error.errno in (errno.EADDRINUSE, errno.EACCES):
-                remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
-            raise ConfigError(f"{text}; {remedy}", path="port" if of_port else "host") from error
+            remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigError(f"{text}; set `host` to an address of this machine", path="host") from error
+            raise ConfigError(f"{text}; {remedy}", path="port") from error
         bound, port, *_ = listener.getsockname()
         if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect
             host = socket.gethostname()

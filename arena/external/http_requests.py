@@ -62,9 +62,7 @@ class Requests:
                 content = _BYTES
                 body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since, task)
             elif path not in _PAGES:
-                raise RequestError(
-                    "not_found", f"there is no {path[:256]}; games call /step; also: {', '.join(_PAGES)}"
-                )
+                raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
             else:
                 self._check(scope, "GET", needs_token=path not in HEALTH)
                 body = b"ok"

@@ -382,13 +382,10 @@ class Sessions:
             return RequestError("over", "the run has ended")
         if reason == "timeout" and not name:
             return RequestError("timeout", late)
-        begin = "begin one with step_kind: start"
-        why = {
-            "never": f"no game of this name has begun; {begin}",
-            "ended": f"this game has ended; {begin}",
-            "expired": f"this game is lost: no request within {self.requests.rules.idle_s:g} s (`idle_s`); {begin}",
-        }
-        return RequestError("unknown_game", why.get(reason, f"this game is over: {reason}; {begin}"), reason=reason)
+        why = {"never": "no game of this name has begun", "ended": "this game has ended"}
+        why["expired"] = f"this game is over: no request within {self.requests.rules.idle_s:g} s (`idle_s`)"
+        text = f"{why.get(reason, f'this game is over: {reason}')}; begin one with step_kind: start"
+        return RequestError("unknown_game", text, reason=reason)
 
 
 def _log_failure(session: _Session, error: BaseException) -> None:

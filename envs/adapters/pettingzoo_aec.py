@@ -22,10 +22,9 @@ class AECGame(PettingZooGame):
     Observations are refreshed for the agent to move and for agents that ended at this tick; at a reset, for all.
     """
 
-    in_turns = True
-
     def __init__(self, env: Any) -> None:
         check_reset(env)
+        self.in_turns = True
         super().__init__(env)
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:

@@ -146,7 +146,7 @@ def test_an_actor_other_than_json_and_another_server_are_named() -> None:
         PolicyClient(playing.games.address)
     for status, message in (
         (b"404 Not Found", "not_found: 404 from GET /interface: this is no server of games"),
-        (b"200 OK", "not_found: GET /interface answers no interface of games: 'no'"),
+        (b"200 OK", "not_found: no server of games: it sent b'no'"),
     ):
         with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -331,6 +331,11 @@ def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
         client = subprocess.run(
             [sys.executable, "ask.py", serving.address], cwd=tmp_path, capture_output=True, text=True, timeout=600
         )
+        (block,) = [body for body in page.blocks("sh") if "curl" in body]
+        requests = block.replace("http://127.0.0.1:8000/step", serving.address)
+        requests = requests.replace("http://127.0.0.1:8000", serving.address.removesuffix("/step"))
+        curl = subprocess.run(["sh", "-ec", requests], capture_output=True, text=True, timeout=600, check=True)
+        assert re.search(r'"blue_0".*\}Game started\.\{"entities":\{"blue_0":\{"action":\d\}\}\}$', curl.stdout)
     assert client.returncode == 0, client.stderr
     first, second = client.stdout.splitlines()
     assert first == "b'Game started.'"
@@ -392,7 +397,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
         (["--http", "0.0.0.0:0"], "token_file"),
-        (["--actor-config", "nowhere"], "cannot be read"),
+        (["--actor-config", "nowhere"], "--actor-config: nowhere: there is no such file"),
     ],
 )
 def test_mistakes_are_reported_before_serving(
