@@ -400,7 +400,7 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
 
 _PARSER_WORDS = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}
 _PARSER_TEXTS = (  # patterns in messages of msgspec, and what stands there in ours
-    (r"JSON is malformed: (.*) \(byte (\d+)\)", r"it is no JSON at byte \2: \1"),
+    (r"JSON is malformed: (.*) \(byte (\d+)\)", r"byte \2: \1"),
     (r"Input data was truncated", "it ends in the middle of a value"),
     (r"(Number|Integer value) out of range", "a number is too large for a float or an integer of 64 bits"),
     (r"'utf-8' codec can't decode .*", "it is no UTF-8 text"),

@@ -153,7 +153,8 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ExternalError("bad_body", _fault(decoder.type, data) or parser_text(error)) from None
+        fault = _fault(decoder.type, data) or f"the body is no JSON: {parser_text(error)}"
+        raise ExternalError("bad_body", fault) from None
 
 
 def _fault(body: type[Any], data: bytes) -> str:

@@ -631,8 +631,8 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
     for data, code, detail in (
         (b"", "bad_body", 'the body is empty; expected JSON such as {"observation": ...}'),
         (b"[]", "bad_body", ""),
-        (b"{", "bad_body", "it ends in the middle of a value"),
-        (b"{'observation': 1}", "bad_body", "it is no JSON at byte 1: object keys must be strings"),
+        (b"{", "bad_body", "the body is no JSON: it ends in the middle of a value"),
+        (b"{'observation': 1}", "bad_body", "the body is no JSON: byte 1: object keys must be strings"),
         (b'{"observation": "\xff"}', "bad_body", "it is no UTF-8 text"),
         (
             b'{"observation": [1, NaN]}',
