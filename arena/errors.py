@@ -348,6 +348,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "total_timesteps": ("ticks",),
     "timesteps": ("ticks",),
     "seed": ("seed",),
+    "obs": ("observation",),
+    "action_mask": ("mask",),
 }
 """Names of options and keys in other libraries, with the arena's names in the order of preference."""
 
@@ -394,6 +396,27 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
         if close:
             return names[close[0]]
     return None
+
+
+_PARSER_WORDS = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}
+_PARSER_TEXTS = (  # patterns in messages of msgspec, and what stands there in ours
+    (r"JSON is malformed: (.*) \(byte (\d+)\)", r"byte \2: \1"),
+    (r"Input data was truncated", "it ends in the middle of a value"),
+    (r"(Number|Integer value) out of range", "a number is too large for a float or an integer of 64 bits"),
+    (r"'utf-8' codec can't decode .*", "it is no UTF-8 text"),
+    (r"Object missing required field `([^`]*)`", r"the key '\1' is missing"),
+    (r" - at `\$(?:\[\.\.\.\])*\.?([^`]*)`$", r" (at \1)"),
+)
+
+
+def parser_text(error: Exception) -> str:
+    """What a parser says of data that it refuses, for a reader who has written the data and not the parser."""
+    text = str(error)
+    for pattern, ours in _PARSER_TEXTS:
+        text = re.sub(pattern, ours, text)
+    text = re.sub(r"\b(array|object|int|bool|str)\b(?=[^`]*`)", lambda found: _PARSER_WORDS[found[0]], text)
+    text = text.replace("`", "").replace(" | ", " or ").removesuffix(" (at )")
+    return text[:1].lower() + text[1:]
 
 
 def pluralize(number: int, one: str, many: str = "") -> str:

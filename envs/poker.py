@@ -119,6 +119,7 @@ class Poker(Lanes):
             mask_sizes=(3, 3),
             colors=(BLUE, RED),
             outcome="zero_sum",
+            in_turns=True,
         )
         self._bets = [Bets()]  # all states S of the bets, each before those that follow from it
         for bets in self._bets:

@@ -11,7 +11,6 @@ from arena.errors import ConfigError, nearest
 from arena.terminal.output import say
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SHARE = "share/mpi-policy-arena/configs"  # as in `setup.py`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examples() -> dict[str, Path]:
-    """The files by name: those of the repository, or those that were installed with the package."""
+    """The files by name."""
+    paths = [*shared("configs"), *shared("configs/experiments")]
+    return {path.stem: path for path in sorted(paths) if path.suffix == ".yaml"}
+
+
+def shared(folder: str) -> list[Path]:
+    """The files in a folder of the repository, or of what was installed of it with the package."""
     if (_ROOT / "configs").is_dir() and (_ROOT / "setup.py").is_file():
-        paths = [*(_ROOT / "configs").glob("*.yaml"), *(_ROOT / "configs" / "experiments").glob("*.yaml")]
-    else:
-        files = metadata.files("mpi-policy-arena") or ()
-        paths = [Path(str(file.locate())) for file in files if _SHARE in file.as_posix()]
-    return {path.stem: path for path in sorted(paths)}
+        return [*(_ROOT / folder).glob("*.*")]
+    place, files = f"share/mpi-policy-arena/{folder}", metadata.files("mpi-policy-arena") or ()  # as in `setup.py`
+    return [Path(str(file.locate())).resolve() for file in files if file.parent.match(place)]
 
 
 def _text(path: Path) -> str:

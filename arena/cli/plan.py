@@ -201,6 +201,11 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
         yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_text(first)}, {extent}: {players}"
         if kind:
             yield f"games of {what} {numbers} {EXTERNAL_GAMES_TEXT}"
+        for match in copies if kind == "http" else ():
+            host, port = first.game.kwargs.get("host", "127.0.0.1"), first.game.kwargs.get("port", 8000)
+            rank = plan.place(plan.rank_of(Role(RoleKind.ENVIRONMENT, match.match)))
+            at = f"port {port + match.copy}" if port else "any free port"
+            yield f"match {match.match} listens in {rank}: {host}, {at}"
         if first.env in hints:
             yield hints[first.env]
 
@@ -211,9 +216,14 @@ def _policy_line(name: str, plan: Plan, examination: Preflight) -> str:
     if findings.faces:
         parts.append(f"face {' and '.join(findings.faces)}")
     parts += ["frozen"] * policy.config.frozen
-    parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
-    if findings.rows and not findings.sizes:
-        parts.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
+    waits = any(  # rows without a turn, or whose game does not ask, are no samples
+        examination.interfaces[match].in_turns or registry.external_kind(plan.matches[match].game.make)
+        for match, _ in policy.workers
+    )
+    sizes = [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
+    if findings.rows and not sizes:
+        sizes.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
+    parts += [f"at most {size}" if waits and "sample" in size else size for size in sizes]
     return f"policy {name}: {', '.join(parts)}"
 
 

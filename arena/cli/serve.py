@@ -14,10 +14,10 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-import yaml
 
 from arena import registry
 from arena.cli.arguments import RemovedOption, add_overrides, non_negative_float, non_negative_int, positive_int
+from arena.config.load import load_data
 from arena.config.matches import Match
 from arena.config.schema import Config, Env, TickRules
 from arena.diagnostics.start_folder import anchored
@@ -279,7 +279,7 @@ def _match(
         return match, partial(_http_games, interface, arguments)
     matches, number = make_plan(config, ranks=1).matches, arguments.match or 0
     if not 0 <= number < len(matches):
-        raise ConfigError(f"there is no match {number}; there are {len(matches)}", path="--match")
+        raise ConfigError(f"there is no match {number}; known: 0 to {len(matches) - 1}", path="--match")
     match = matches[number]
     kind = registry.external_kind(match.game.make)
     if arguments.simulator is not None or arguments.attach is not None:  # another program, or one started by hand
@@ -337,11 +337,8 @@ def _connection_kwargs(arguments: argparse.Namespace) -> dict[str, Any]:
             raise ConfigError(f"{arguments.http!r}; expected [HOST:]PORT", path="--http")
         kwargs |= {"port": int(port)} | ({"host": host} if host else {})
     if arguments.actor_config is not None:
-        path = anchored(arguments.actor_config)
-        try:
-            kwargs["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}", path="--actor-config") from error
+        with located(path="--actor-config"):
+            kwargs["config"] = load_data(arguments.actor_config)
     kwargs |= {
         name: value
         for name in ("actor", "token_file", "allowed_hosts")

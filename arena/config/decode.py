@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from arena.config.fields import Keyed, ShortForm
-from arena.errors import ConfigError, located, nearest, nearest_key
+from arena.errors import ConfigError, located, nearest, nearest_key, parser_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 _POLICY = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(#[0-9]{1,5})?"  # the number is that of an independent worker
@@ -25,7 +25,6 @@ _SHOWN = 80  # characters of a wrong value in a message
 _OUTLINED = 6  # keys of a mapping that a message shows
 _OVERFLOW = 2**53 - 1  # upper bounds from here on are technical
 _UNIONS = (Union, types.UnionType)
-_NAMES = {"array": "list", "object": "mapping", "int": "integer", "bool": "true or false", "str": "text"}  # of msgspec
 
 REMOVED: Mapping[str, str] = {
     "fault_tolerance": (
@@ -201,17 +200,12 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
         expected = _number_text(kind, value)
         if expected:
             raise ConfigError(f"found {show(value)}; expected {expected}", path=path) from error
-        message = re.sub(r" - at `[^`]*`$", "", str(error))
-        for name, word in _NAMES.items():
-            message = re.sub(rf"`{name}\b", f"`{word}", message).replace(f"| {name}", f"| {word}")
-        message = message.replace(r"`text` matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"').replace(
-            "`", ""
-        )
+        message = parser_text(error).replace(r"text matching regex '^#[0-9a-fA-F]{6}\\Z'", 'a color as "#1f77b4"')
         arm = next((arm for arm in (kind, *get_args(kind)) if _is_struct(arm)), None)
         such = "" if arm is None else f"; a mapping such as {_outline(arm)}"
         if value is not None and not isinstance(value, (str, Mapping, Sequence)) and "`str" in str(error):
             such += f'; in quotes it is text: "{show(value)}"'
-        raise ConfigError(f"found {show(value)}: {message[:1].lower()}{message[1:]}{such}", path=path) from error
+        raise ConfigError(f"found {show(value)}: {message}{such}", path=path) from error
 
 
 def _number_text(kind: Any, value: Any) -> str:

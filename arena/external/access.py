@@ -72,7 +72,7 @@ class Access:
         if len(sent) != 1:
             return f"{len(sent)} headers Host were sent, and one is needed"
         name = sent[0][:256].decode("latin-1")
-        return f"the header Host says {name!r}, which is no name of this server; name it in `allowed_hosts`"
+        return f"the header Host is {name!r}, no name of this server; add it to `allowed_hosts` (serve: --allowed-host)"
 
 
 def is_allowed_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,8 +14,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
-from arena.config.decode import convert
-from arena.errors import ConfigError
+from arena.config.decode import convert, joined, show
+from arena.errors import ConfigError, nearest, parser_text
 from arena.external.actor import Agent, EntityLink, Forward
 from arena.external.errors import ExternalError, check_outcome
 from arena.external.samples import as_json, checked_reward
@@ -54,7 +56,7 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
 
     observation: Any = None
     reward: float = 0.0
-    mask: list[int] | None = None
+    mask: list[int | bool] | None = None
     given: Any = None
     info: dict[str, Any] | None = None
     end: bool = False
@@ -115,7 +117,8 @@ class JsonActor(BuiltinActor):
         if body.entities is not None:
             return body.entities
         if len(self.links) > 1:
-            raise ExternalError("bad_body", f'several entities: {{"entities": {{{", ".join(self.links)}}}}}')
+            parts = ", ".join(f'"{name}": {{...}}' for name in self.links)
+            raise ExternalError("bad_body", f'this game has several entities; expected {{"entities": {{{parts}}}}}')
         return dict.fromkeys(self.links, body)
 
     def _apply(self, parts: dict[str, _Part]) -> list[tuple[EntityLink, Forward]]:
@@ -124,7 +127,7 @@ class JsonActor(BuiltinActor):
         for name, one in parts.items():
             link = self.links.get(name)
             if link is None:
-                raise ExternalError("unknown_entity", f"{name!r}; there are {', '.join(self.links)}")
+                raise ExternalError("unknown_entity", f"unknown entity {name!r}; {nearest(name, self.links)}")
             link.check()
             found = None
             if one.end:
@@ -150,24 +153,32 @@ def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ExternalError("bad_body", _fault(decoder.type, data) or str(error)) from None
+        fault = _fault(decoder.type, data) or f"the body is no JSON: {parser_text(error)}"
+        raise ExternalError("bad_body", fault) from None
 
 
 def _fault(body: type[Any], data: bytes) -> str:
     """What is wrong with a body, by its place and the known keys; empty if only the decoder can say it."""
     try:
-        written = msgspec.json.decode(data)
+        written = json.loads(data)  # takes NaN, Infinity and 1e999, so that their places are known
         entities = written.get("entities") if isinstance(written, dict) else None
         for name, part in entities.items() if isinstance(entities, dict) else ():
             convert(_Part, part, f"entities.{name}")
         convert(body, written, "")
+        return next(_not_finite(written, ""), "")
     except ConfigError as error:
         return f"{error.path}: {error.message}" if error.path else error.message
-    except msgspec.DecodeError as error:
-        return f"{error}{'; JSON has no NaN and no Infinity' * (b'NaN' in data or b'Infinity' in data)}"
-    except (RecursionError, UnicodeDecodeError):
-        pass
-    return ""
+    except (RecursionError, ValueError):
+        return ""
+
+
+def _not_finite(written: Any, path: str) -> Iterator[str]:
+    """The faults of numbers in decoded JSON that JSON, or a float, does not have."""
+    if isinstance(written, float) and not math.isfinite(written):
+        yield f"{path}: found {show(written)}; expected a finite number: JSON has no NaN, and no number beyond 1.8e308"
+    items = written.items() if isinstance(written, dict) else enumerate(written) if isinstance(written, list) else ()
+    for key, inner in items:
+        yield from _not_finite(inner, joined(path, key) if isinstance(key, str) else f"{path}[{key}]")
 
 
 _REWARD = struct.Struct("<d")

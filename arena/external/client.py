@@ -118,12 +118,16 @@ class PolicyClient:
 
         def attempt() -> Any:
             self._gone = None
-            return msgspec.json.decode(self._call("GET", "/interface"))
+            return self._call("GET", "/interface")
 
-        page = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
-        if page["actor"] != "json":
-            raise ExternalError("bad_body", f"the server has the actor {page['actor']}; `actor: json` is expected")
-        entities = page["entities"]
+        answer = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
+        try:
+            page = msgspec.json.decode(answer, type=dict[str, Any])
+            actor, entities = page["actor"], page["entities"]
+        except (KeyError, ValueError):
+            raise ExternalError(cast("Code", "not_found"), f"no server of games: it sent {answer[:40]!r}") from None
+        if actor != "json":
+            raise ExternalError("bad_body", f"the server has the actor {actor}; `actor: json` is expected")
         self.interface = Interface(
             tuple(entity["name"] for entity in entities),
             tuple(space_from_json(entity["observation"]) for entity in entities),

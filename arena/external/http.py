@@ -12,6 +12,7 @@ The queue of requests takes requests from the server's thread to the environment
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import time
@@ -83,8 +84,10 @@ class HttpGames(RequestQueue):
         try:
             listener = socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
         except OSError as error:
-            text = f"cannot listen at {host}:{settings.port}: {error.strerror or error}"
+            text = f"cannot listen at {host}:{settings.port}: {(error.strerror or str(error)).partition(' (')[0]}"
             remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigError(f"{text}; set `host` to an address of this machine", path="host") from error
             raise ConfigError(f"{text}; {remedy}", path="port") from error
         bound, port, *_ = listener.getsockname()
         if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect

@@ -87,7 +87,8 @@ class Requests:
         found = scope["method"]
         if found != method and not (found == "HEAD" and method == "GET"):
             allowed = b"GET, HEAD" if method == "GET" else method.encode()
-            raise RequestError("method_not_allowed", f"expected {method}", headers=b"allow: %s\r\n" % allowed)
+            wrong = f"found {found}; expected {method}"
+            raise RequestError("method_not_allowed", wrong, headers=b"allow: %s\r\n" % allowed)
         if needs_token and self._has_token:
             tokens = []
             for key, value in scope["headers"]:

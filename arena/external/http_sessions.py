@@ -152,9 +152,9 @@ class Sessions:
             if kind == "start" and self.draining:
                 raise RequestError("draining", "no game may begin any more")
             if name in self._sessions:
-                raise RequestError("already_started", f"the game {name!r} is running")
+                raise RequestError("already_started", f"the game {name!r} is running; end it, or choose another name")
             if not self._playing:
-                raise RequestError("not_ready", "the run has not begun")
+                raise RequestError("not_ready", "the run has not begun; try again after a second")
             if kind == "auto":  # the actor with the fewest requests
                 if len(self._unnamed) < self.settings.stateless_actors and all(
                     session.tickets for session in self._unnamed
@@ -165,7 +165,7 @@ class Sessions:
                 session = _Session(name, client)
             playing = len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed)
             if not session.tickets and playing >= self.slots:
-                raise RequestError("no_slot", f"all {self.slots} slots hold a game")
+                raise RequestError("no_slot", f"all {self.slots} slots hold a game; try again when one has ended")
             if name:
                 self._sessions[name] = session
         elif name in self._sessions:
@@ -383,7 +383,9 @@ class Sessions:
         if reason == "timeout" and not name:
             return RequestError("timeout", late)
         why = {"never": "no game of this name has begun", "ended": "this game has ended"}
-        return RequestError("unknown_game", why.get(reason, f"this game is over: {reason}"), reason=reason)
+        why["expired"] = f"this game is over: no request within {self.requests.rules.idle_s:g} s (`idle_s`)"
+        text = f"{why.get(reason, f'this game is over: {reason}')}; begin one with step_kind: start"
+        return RequestError("unknown_game", text, reason=reason)
 
 
 def _log_failure(session: _Session, error: BaseException) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from arena.config.schema import TickRules
+from arena.errors import nearest
 from arena.external.errors import CODES, Code, ExternalError
 from arena.external.interface import ExternalMatch
 from arena.external.slots import Answers, Ask, End, Slots
@@ -335,5 +336,5 @@ def entity_index(interface: Interface, entities: Sequence[int], entity: str | No
             return entities[0]
         raise ExternalError("unknown_entity", f"say which: {', '.join(interface.entities[each] for each in entities)}")
     if entity not in interface.entities:
-        raise ExternalError("unknown_entity", f"{entity!r}; there are {', '.join(interface.entities)}")
+        raise ExternalError("unknown_entity", f"unknown entity {entity!r}; {nearest(str(entity), interface.entities)}")
     return interface.entities.index(entity)

@@ -71,6 +71,7 @@ class Interface:
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
     colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
     outcome: str | None = None  # who has won: info, zero_sum, higher_return or none, see `arena.records.outcome`
+    in_turns: bool = False  # one entity is active on a tick
     joint: str = ""  # why a lane is not played again alone, to the bit: a sentence's beginning; "": it is
     holds_lanes: bool = True  # a lane that is over may wait for its reset while others play
     labels: tuple[Labels, ...] = ()  # by entity, from the game's metadata, see `arena.game.labels`; (): there are none

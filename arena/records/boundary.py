@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, parser_text
 from arena.records import checkpoint, checksums
 from arena.records.atomic import make_folder
 from arena.records.checkpoint import DamagedFile
@@ -223,7 +223,7 @@ def _read(path: Path) -> Boundary:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Boundary)
     except (OSError, msgspec.MsgspecError) as error:
-        raise DamagedFile(f"is damaged: {error}", source=str(path)) from error
+        raise DamagedFile(f"is damaged: {parser_text(error)}", source=str(path)) from error
     if found.version > BOUNDARY_VERSION:
         raise ConfigError(
             f"has format version {found.version}, this arena reads up to {BOUNDARY_VERSION}: install a newer one",

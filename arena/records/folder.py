@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, shown
+from arena.errors import ConfigError, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
 from arena.records.lock import RunLock
@@ -280,7 +280,8 @@ def read_manifest(match: Path, make: Callable[[Any], M], *, newest: int, what: s
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"is not a manifest of {what}, or is damaged: {error}", source=str(path)) from error
+        text = f"is not a manifest of {what}, or is damaged: {parser_text(error)}"
+        raise ConfigError(text, source=str(path)) from error
 
 
 def plain_name(name: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from arena.config.league import Elo, Half
 from arena.config.matches import Match
-from arena.errors import ConfigError, percent
+from arena.errors import ConfigError, parser_text, percent
 from arena.plan.plan import Plan, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
@@ -54,7 +54,7 @@ def read_document(path: Path, kind: type[S]) -> S:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     except (ValueError, RecursionError) as error:
-        reason = f"is damaged, or of another version of the arena: {error}"
+        reason = f"is damaged, or of another version of the arena: {parser_text(error)}"
         raise ConfigError(reason, source=str(path)) from error
 
 

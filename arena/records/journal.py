@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, WriteError
+from arena.errors import ConfigError, WriteError, parser_text
 from arena.records import checksums
 from arena.records.atomic import private, regular, writing
 
@@ -203,7 +203,7 @@ class JournalReader:
                 try:
                     line = decode(raw)
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
-                    found = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+                    found = f"lacks {error}" if isinstance(error, KeyError) else parser_text(error)
                     reason = f"is damaged, or of another version of the arena: {found}"
                     file.seek(0)
                     number += file.read(self._start).count(b"\n")

@@ -110,6 +110,9 @@ class Server:
         if games.address:
             kind = "shared_memory" if getattr(games, "closed_loop", False) else "http"
             self._say(f"listening {kind} {games.address}")
+            if kind == "http":
+                begin = f"curl -H 'game_id: one' -H 'step_kind: start' -d '' {games.address}"
+                self._say(f"a game begins with: {begin}; Ctrl-C ends the server")
         if on_loop is not None:
             on_loop(self._turn)
         else:
@@ -145,6 +148,9 @@ class Server:
                 drain()
         if self._stopped and self._deadline is None:
             table.most, self._deadline = 0, now + self._drain_s
+            if table.running:
+                running = pluralize(table.running, "running game")
+                self._say(f"asked to stop: {running} may go on for {self._drain_s:g} s, none may begin")
         if self._deadline is not None and now >= self._deadline:
             return None
         if tick is not None and not getattr(games, "idle", False):  # what the table could not take before the tick

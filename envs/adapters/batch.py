@@ -59,7 +59,8 @@ class BatchedLanes:
                 known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
                 for known, size, info in zip(mask_sizes, possible, infos, strict=True)
             )
-        self.interface = Interface(first.entities, first.observation_spaces, first.action_spaces, mask_sizes)
+        known = first.entities, first.observation_spaces, first.action_spaces, mask_sizes
+        self.interface = Interface(*known, in_turns=first.in_turns)
         shape = (self.lanes, len(first.entities))
         self._observations = [spaces.empty_batch(space, self.lanes) for space in first.observation_spaces]
         self._leaves = [

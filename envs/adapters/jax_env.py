@@ -88,8 +88,8 @@ class JaxGame:
         observed = Box(bounds[0], bounds[1], one.seen.shape[1:], dtype)
         spaces = (observed,) * count, (acted,) * count
         joint = f"XLA can round the numbers {who} differently for another number of lanes" if kind.kind == "f" else ""
-        rule = "higher_return" if count == 2 else None
-        self.interface = Interface(players, *spaces, one.mask.shape * count, outcome=rule, joint=joint)
+        rule, turns = "higher_return" if count == 2 else None, count > 1
+        self.interface = Interface(players, *spaces, one.mask.shape * count, outcome=rule, in_turns=turns, joint=joint)
 
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask; raises GameError if there are options."""

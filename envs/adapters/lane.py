@@ -43,6 +43,7 @@ class LaneGame(ABC):
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # as far as known from the spaces; infos may have more
+    in_turns: bool = False  # as of `Interface`
 
     def __init__(self, env: Any) -> None:
         self._env = env

@@ -34,7 +34,7 @@ class ObservationLane(LaneGame):
         self.entities = game.entities
         self.observation_spaces: tuple[Space[Any], ...] = game.observation_spaces
         self.action_spaces: tuple[Space[Any], ...] = game.action_spaces
-        self.mask_sizes = game.mask_sizes
+        self.mask_sizes, self.in_turns = game.mask_sizes, game.in_turns
         self._translators = [
             Translator(space) if isinstance(space, UnitSpace) else None for space in game.observation_spaces
         ]

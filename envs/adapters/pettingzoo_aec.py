@@ -24,6 +24,7 @@ class AECGame(PettingZooGame):
 
     def __init__(self, env: Any) -> None:
         check_reset(env)
+        self.in_turns = True
         super().__init__(env)
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:

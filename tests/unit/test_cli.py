@@ -138,6 +138,7 @@ def python(*arguments: str, output: str | int | None = None) -> subprocess.Compl
 
 # plan
 
+POLE = {"observation": {"box": {"shape": [4]}}, "action": {"discrete": {"n": 2}}}
 DEADLOCK = (
     "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over; such a policy may have "
     "one seat in a match, and share one match with policies whose workers meet, but red has several seats in match 0. "
@@ -168,6 +169,40 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert out.endswith(
         "start it: arena train duel.yaml --set seed=3 --ranks 5\n  `arena train` refuses it, as it can deadlock\n"
     )
+
+
+def test_plan_says_which_sizes_are_upper_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "poker.yaml"
+    data: dict[str, Any] = {
+        "ticks": 64,
+        "envs": {"game": {"make": "poker"}},
+        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 32}}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}],
+    }
+    path.write_text(json.dumps(data))
+    assert main(["plan", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "policy blue: ppo, 1 worker, face vector, at most 128 samples per update, 2 updates per run, at most" in out
+    assert "policy red: random, 1 worker, face vector, at most 4 samples per tick" in out
+
+
+def test_plan_lists_where_games_over_http_connect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "http.yaml"
+    live = {"make": "http", "kwargs": {"host": "0.0.0.0", "insecure": True, "port": 8100, "entities": {"pole": POLE}}}
+    data: dict[str, Any] = {
+        "ticks": 64,
+        "envs": {"live": {**live, "external": {"idle_tick_s": 1}}},
+        "policies": {"blue": {"algorithm": "random"}},
+        "matches": [{"env": "live", "seats": ["blue"], "copies": 2}],
+    }
+    path.write_text(json.dumps(data))
+    assert main(["plan", str(path), "--hosts", "a:1,b:4", "--ranks", "one_per_role"]) == 0
+    out = capsys.readouterr().out
+    assert "\nmatch 0 listens in rank 1 on b: 0.0.0.0, port 8100\n" in out
+    assert "\nmatch 1 listens in rank 3 on b: 0.0.0.0, port 8101\n" in out
+    assert "policy blue: random, 2 workers, face vector, at most 2 samples per tick" in out
+    assert main(["plan", str(path), "--set", "envs.live.kwargs.port=0"]) == 0
+    assert "0.0.0.0, any free port\n" in capsys.readouterr().out
 
 
 def test_plan_that_cannot_deadlock_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -352,7 +352,7 @@ def test_override_replaces_a_wrong_value_of_the_file_and_later_ones_win() -> Non
         ("policies.blue.colour.x=1", "policies.blue.colour: unknown key 'colour'; did you mean 'color'?"),
         (
             "league.snapshots.gate=20",
-            "found 20: expected mapping | null, got integer; a mapping such as {elo: 20, alpha: 0.05, beta: 0.05}",
+            "found 20: expected mapping or null, got integer; a mapping such as {elo: 20, alpha: 0.05, beta: 0.05}",
         ),
         ("league.snapshots=20", "such as {every: 1, keep: 20, keep_by: count, gate: null}"),
         ("league=20", "such as {snapshots: {...}, evolution: null, decided: null, prior: {}}"),

@@ -106,7 +106,7 @@ def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_p
     ("change", "words"),
     [
         ({"version": 3}, "format version 3, this arena reads up to 2"),
-        ({"round": "three"}, r"got `str` - at `\$\.round`"),
+        ({"round": "three"}, r"expected integer or null, got text \(at round\)"),
         ({"entities": []}, "the columns do not fit"),
         ({"columns": {}}, "the columns do not fit"),
         *((it, "is damaged") for it in ({"entities": [{}]}, {"entities": None}, "", "{", "[]", '{"version": "1"}')),

@@ -144,19 +144,23 @@ def test_a_server_at_all_interfaces_names_its_host() -> None:
 def test_an_actor_other_than_json_and_another_server_are_named() -> None:
     with Playing(served(actor="raw"), 1) as playing, pytest.raises(ExternalError, match="the actor raw; `actor: json`"):
         PolicyClient(playing.games.address)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    for status, message in (
+        (b"404 Not Found", "not_found: 404 from GET /interface: this is no server of games"),
+        (b"200 OK", "not_found: no server of games: it sent b'no'"),
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno")
+            def answer(server: socket.socket = listener, status: bytes = status) -> None:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1024)
+                    connection.sendall(b"HTTP/1.1 " + status + b"\r\ncontent-length: 2\r\n\r\nno")
 
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(ExternalError, match="not_found: 404 from GET /interface: this is no server of games"):
-            PolicyClient(f"127.0.0.1:{listener.getsockname()[1]}")
-        thread.join()
+            thread = threading.Thread(target=answer)
+            thread.start()
+            with pytest.raises(ExternalError, match=message):
+                PolicyClient(f"127.0.0.1:{listener.getsockname()[1]}")
+            thread.join()
 
 
 def test_a_client_without_a_server_says_so() -> None:

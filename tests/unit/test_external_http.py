@@ -631,9 +631,18 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
     for data, code, detail in (
         (b"", "bad_body", 'the body is empty; expected JSON such as {"observation": ...}'),
         (b"[]", "bad_body", ""),
-        (b"{", "bad_body", ""),
-        (b'{"observation": [1, NaN]}', "bad_body", "JSON has no NaN and no Infinity"),
-        (b'{"observation": [1, 1e400]}', "bad_body", ""),
+        (b"{", "bad_body", "the body is no JSON: it ends in the middle of a value"),
+        (b"{'observation': 1}", "bad_body", "the body is no JSON: byte 1: object keys must be strings"),
+        (b'{"observation": "\xff"}', "bad_body", "it is no UTF-8 text"),
+        (
+            b'{"observation": [1, NaN]}',
+            "bad_body",
+            "observation[1]: found nan; expected a finite number: JSON has no NaN",
+        ),
+        (b'{"observation": [1, 1e400]}', "bad_body", "observation[1]: found inf; expected a finite number"),
+        (b'{"entities": {"hero": {"info": {"a": 1e999}}}}', "bad_body", "entities.hero.info.a: found inf; expected"),
+        (b'{"obs": [1, 2]}', "bad_body", "obs: unknown key 'obs'; did you mean 'observation'?"),
+        (b'{"observation": [1, 2], "masks": [1, 1, 1]}', "bad_body", "did you mean 'mask'?"),
         (b"[" * 100_000, "bad_body", ""),
         (
             b'{"observation": [1, 2], "rewards": 1}',
@@ -656,7 +665,7 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected whole numbers (3,)"),
         (b'{"observation": [1, 2], "given": 3}', "bad_action", ""),
         (b'{"observation": [1, 2], "given": [0]}', "bad_action", ""),
-        (b'{"entities": {"rival": {"observation": [1, 2]}}}', "unknown_entity", ""),
+        (b'{"entities": {"heroo": {"observation": [1, 2]}}}', "unknown_entity", "'heroo'; did you mean 'hero'?"),
     ):
         reply = wire.step("tick", data=data)
         assert (reply.status, reply.error) == (400, code), data[:80]
@@ -664,7 +673,7 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
     reply = wire.step("end", data=b'{"outcome": "won"}')
     assert reply.status == 400 and "outcome: 'won'; expected win, loss or draw" in json.loads(reply.body)["detail"]
     assert playing.table.counts.asks == 0
-    assert wire.step("tick", data=SEEN).status == 200
+    assert wire.step("tick", data=b'{"observation": [1, 2], "mask": [true, false, 1]}').status == 200, "flags do too"
     assert wire.step("end").status == 200
     assert playing.account().returns.tolist() == [0.0]
 

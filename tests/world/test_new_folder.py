@@ -78,6 +78,13 @@ def test_wheel_has_all_that_its_commands_need(tmp_path: Path) -> None:
     links = re.findall(r"\]\(([^)]*)\)", described)
     assert [link for link in links if not link.startswith(("https:", "#"))] == [], "a package index resolves no others"
     assert "touchdown_2v2" in done(python, "-m", "arena", "example", "--list")
+    done(python, "-m", "arena", "new", "mine")
+    (pages,) = re.findall(r"in `(/.*)`", (tmp_path / "mine" / "README.md").read_text())
+    assert (
+        Path(pages, "tutorial.md").is_file()
+        and Path(pages, "api", "index.md").is_file()
+        and home.resolve() in Path(pages).parents
+    )
     assert done(python, "-m", "arena", "list", "--schema") == (folder / "arena" / "config" / "schema.json").read_text()
     (tmp_path / "match.yaml").write_text(done(python, "-m", "arena", "example", "rock_paper_scissors"))
     length = ("--ticks", "100", "--set", "checkpoint_every=100")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -305,6 +306,8 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
     address = process.stdout.readline().split()[-1]
+    begin = f"curl -H 'game_id: one' -H 'step_kind: start' -d '' {address}"
+    assert process.stdout.readline() == f"a game begins with: {begin}; Ctrl-C ends the server\n"
     with HttpWire(address) as wire:
         wire.step("start", "a")
         process.send_signal(signal.SIGTERM)
@@ -315,6 +318,7 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     output, _ = process.communicate(timeout=600)
     assert "; 1 action in 1 batch" in output, "ends of games are no batches"
+    assert re.search(r"^asked to stop: [12] running games? may go on for 30 s, none may begin$", output, re.MULTILINE)
     assert process.returncode == 0
 
 
@@ -327,6 +331,11 @@ def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
         client = subprocess.run(
             [sys.executable, "ask.py", serving.address], cwd=tmp_path, capture_output=True, text=True, timeout=600
         )
+        (block,) = [body for body in page.blocks("sh") if "curl" in body]
+        requests = block.replace("http://127.0.0.1:8000/step", serving.address)
+        requests = requests.replace("http://127.0.0.1:8000", serving.address.removesuffix("/step"))
+        curl = subprocess.run(["sh", "-ec", requests], capture_output=True, text=True, timeout=600, check=True)
+        assert re.search(r'"blue_0".*\}Game started\.\{"entities":\{"blue_0":\{"action":\d\}\}\}$', curl.stdout)
     assert client.returncode == 0, client.stderr
     first, second = client.stdout.splitlines()
     assert first == "b'Game started.'"
@@ -386,7 +395,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
         (["--http", "0.0.0.0:0"], "token_file"),
-        (["--actor-config", "nowhere"], "cannot be read"),
+        (["--actor-config", "nowhere"], "--actor-config: nowhere: there is no such file"),
     ],
 )
 def test_mistakes_are_reported_before_serving(

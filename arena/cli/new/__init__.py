@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from arena.cli.example import shared
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
 from arena.terminal.output import say
@@ -25,13 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files, and what to type next; returns the exit status."""
-    folder = anchored(arguments.folder)
+    folder, docs = anchored(arguments.folder), next(path.parent for path in shared("docs"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ConfigError("is not empty; name a new folder", path=str(arguments.folder))
         for name, template in _TEMPLATES.items():
-            (folder / name).write_text(Path(__file__).with_name(template).read_text(encoding="utf-8"), encoding="utf-8")
+            text = Path(__file__).with_name(template).read_text(encoding="utf-8")
+            (folder / name).write_text(text.replace("{docs}", str(docs)), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", path=str(arguments.folder)) from error
     say(f"{shown(folder)}: {', '.join(_TEMPLATES)}")

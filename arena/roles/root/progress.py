@@ -13,7 +13,7 @@ from arena.preflight.external import EXTERNAL_GAMES_TEXT
 from arena.records import checksums
 from arena.records.faults import FaultKind, log_fault
 from arena.records.folder import RunFolder
-from arena.records.formats import ExternalPlace
+from arena.records.formats import ExternalPlace, read_document
 from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
@@ -85,8 +85,7 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
     """Writes a match's entry of `external.json`, in place of an earlier one; returns lines for the user."""
     known: dict[int, ExternalPlace] = {}
     if folder.external.exists():
-        entries = msgspec.json.decode(folder.external.read_bytes(), type=list[ExternalPlace])
-        known = {entry.match: entry for entry in entries}
+        known = {entry.match: entry for entry in read_document(folder.external, list[ExternalPlace])}
     places = {**known, place.match: place}
     content = msgspec.json.encode([places[match] for match in sorted(places)])
     checksums.replace(folder.external, msgspec.json.format(content) + b"\n")
