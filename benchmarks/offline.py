@@ -4,6 +4,9 @@ The data are our own, of CartPole: 10,000 samples each of random actions (`rando
 and of what another `ppo` has learned (`expert`). On each, both algorithms make 8,000 gradient steps, in each turn with
 another seed, and then play 20 greedy episodes.
 
+The values of `iql` rise towards 100 discounted rewards by about one in 1 / `tau` steps: with the default of 0.005, for
+runs of a million steps, they would come to a third of it. Its options were chosen on data and learners of other seeds.
+
 A score is 100 (return - random) / (expert - random), as of D4RL (Fu et al. 2020, arXiv 2004.07219), by the mean returns
 of random actions and of the expert.
 """
@@ -26,7 +29,7 @@ from harness import Case, Measured, Report, Sample, Settings, interleave, main, 
 SAMPLES, LANES, STEPS = 10_000, 4, 8_000
 DATA = ("random", "replay", "expert")
 SMALL: dict[str, Any] = {"hidden_sizes": [64, 64]}
-ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "learning_rate": 1e-3, "temperature": 1}}
+ALGORITHMS: dict[str, dict[str, Any]] = {"bc": SMALL, "iql": {**SMALL, "learning_rate": 1e-3, "tau": 0.05}}
 PPO: dict[str, Any] = {"algorithm": "ppo", "options": {"learning_rate": {"start": 1e-3, "end": 0}, "n_epochs": 10}}
 
 

@@ -9,9 +9,11 @@
 Q' is the target network. Without options it follows Q a little at every gradient step, as in Lillicrap et al. 2016
 (arXiv 1509.02971): with a copy that is kept for 100 steps CartPole was unlearned again with some seeds. Where the
 episode has terminated, y is R alone. The maximum is over the allowed actions. The loss is Huber's of Q(s, a) - y: its
-gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay and the exchange in the group are in
-`policies.common.off_policy`. With `recurrent`, values are not rescaled as in R2D2, and the parts of sequences that are
-learned from do not overlap.
+gradient is the error, clipped to [-1, 1], as in the paper of 2015. Where y is random and its spread large, this finds
+no mean but a number between mean and median: -1.30 instead of -0.72 for a bluff in Kuhn poker. So an average policy
+has the mean squared error, as in the paper of 2016, and `huber: false` has it anywhere. Playing, replay and the
+exchange in the group are in `policies.common.off_policy`. With `recurrent`, values are not rescaled as in R2D2, and the
+parts of sequences that are learned from do not overlap.
 
 In games with units each decision d of a row has values of its own, and Q(s, a) = V(s) + the sum over d of A_d(s, a_d),
 for any number of decisions (value decomposition: Sunehag et al. 2018, arXiv 1706.05296). The maximum over all joint
@@ -20,7 +22,7 @@ choices is that of each decision by itself. V and A are the value and the logits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -82,6 +84,7 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of each network
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
+    huber: bool | Auto = AUTO  # errors above 1 count linearly, not squared; auto: true, unless `average` is true
     epsilon: Scheduled | None = None  # probability of a random action, or its schedule; null: by the next three
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
@@ -116,7 +119,8 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
 
     def settled(self, *, rows: int, workers: int) -> Self:
         tau = (_TAU if self.target_update_interval == 1 else 1.0) if self.tau == AUTO else self.tau
-        return msgspec.structs.replace(super().settled(rows=rows, workers=workers), tau=tau)
+        huber = not self.average if self.huber == AUTO else self.huber
+        return msgspec.structs.replace(super().settled(rows=rows, workers=workers), tau=tau, huber=huber)
 
 
 class QNetwork(nn.Module):
@@ -178,7 +182,6 @@ class DQN(Averaging, OffPolicy):
     Options: ClassVar[type[Any]] = Options
     takes_units = True
     metric_names = ("loss", "q_value", "td_error")
-    loss_of_errors: ClassVar[Callable[..., Tensor]] = staticmethod(functional.huber_loss)
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
@@ -248,7 +251,8 @@ class DQN(Averaging, OffPolicy):
             taken = self.network.taken(features, batch.actions)
             with torch.no_grad():
                 targets = self.targets_of(batch, next_features)
-        losses = batch.weights * self.loss_of_errors(taken, targets, reduction="none")
+        loss_of_errors = functional.huber_loss if self.options.huber else functional.mse_loss
+        losses = batch.weights * loss_of_errors(taken, targets, reduction="none")
         errors = (taken - targets).detach()
         return losses.mean(), torch.stack([losses, taken, errors.abs()]).mean(1).detach(), errors
 

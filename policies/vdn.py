@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from policies import dqn
 from policies.common import average
@@ -56,6 +55,7 @@ class Options(dqn.Options, frozen=True, kw_only=True):
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     tau: PositiveFraction = 0.01  # how far the target network moves to what is learned; 1: it becomes a copy
     dueling: bool = False  # the actors' last layer gives a value and advantages
+    huber: bool = False  # errors above 1 count linearly, not squared
     shared_actor: bool = True  # one network of values for all entities, which is told who it is; false: one for each
 
     REFUSED = dict.fromkeys(("transformer", *average.OPTIONS), "the networks see a whole team; or take dqn")
@@ -123,7 +123,6 @@ class VDN(TeamLearner, DQN):
     Options = Options
     takes_units = False
     instead = "dqn"
-    loss_of_errors = staticmethod(functional.mse_loss)
 
     def make_network(self, generator: torch.Generator) -> nn.Module:
         return TeamQNetwork(self.make_encoder(generator), self.actions.outputs, **self.actors(generator))

@@ -2,10 +2,11 @@
 
     in an episode of a row   with the chance eta (`anticipatory`) the best response beta acts, else the average Pi
     beta                     learns as its algorithm does: off-policy from all transitions, on-policy from its own
-    M_SL                     a reservoir of what beta saw and did, each decision with the same chance
+    M_SL                     a reservoir of what beta saw and chose, each decision with the same chance
     Pi                       minimizes the mean of -log Pi(s, a) over M_SL, by a gradient step for each one of beta
 
-Pi approaches the mean of all best responses so far, as in fictitious play. It is what others meet and evaluate. Its
+Pi approaches the mean of all best responses so far, as in fictitious play. It is what others meet and evaluate. Unlike
+in the paper, random actions with which a greedy beta explores are not kept, but what it would have done instead. Its
 weights are a part of the network, `average`: they are shared, compared and saved with it.
 """
 
@@ -147,7 +148,7 @@ class AveragePolicy:
         return found
 
     def keep(self, leaves: Sequence[Any], mask: Tensor | None, actions: Tensor, rows: NDArray[np.bool_]) -> None:
-        """Keeps what the best response has seen and done in some rows [B], flags, for the reservoir."""
+        """Keeps what the best response has seen and chosen in some rows [B], flags, for the reservoir."""
         self._new.append(Decisions(tuple(leaves), mask, actions).take(torch.from_numpy(np.flatnonzero(rows))))
 
     def cut(self) -> dict[str, Any]:

@@ -328,10 +328,11 @@ class OffPolicy(Algorithm):
                 actions = actions.replaced(self.actions.from_env(experience.given_actions).numpy(), chosen)
             else:
                 actions[chosen] = self.actions.from_env(experience.given_actions[chosen]).numpy()
-        if average is not None and self.intensity.has_started:  # random actions are no best responses
+        if average is not None and self.intensity.has_started:
             acts = average.best if self._active is None else average.best & self._active
             acts = acts if chosen is None else acts & ~chosen
-            average.keep(experience.leaves, experience.mask, torch.from_numpy(actions), acts)
+            # Random actions are no best responses: the greedy ones are kept, whatever was explored.
+            average.keep(experience.leaves, experience.mask, self.act(leaves, mask, None).cpu(), acts)
         step, active = self.env.step(self.actions.to_env(actions)), self._active
         self._active = fields_of(step[4]).active
         if average is not None:

@@ -198,6 +198,17 @@ def test_random_actions_before_dqn_learns_are_no_best_responses() -> None:
     assert algorithm.average.reservoir.seen == 64 * 4 - 160
 
 
+def test_explored_actions_of_dqn_are_no_best_responses() -> None:
+    env = ScriptedEnv(SEEN, CHOICES, rows=4, ticks=64, length=4)
+    algorithm = made(DQN, env, learning_rate=0.0, epsilon=0.5, anticipatory=1.0)
+    with torch.no_grad():
+        algorithm.network.layers[-1].bias[1 + 2] = 100.0  # the advantage of the last choice, behind the value
+    played(algorithm)
+    reservoir = algorithm.average.reservoir
+    assert {*np.array(env.actions[8:]).ravel().tolist()} == {0, 1, 2}
+    assert {*reservoir.at(torch.arange(reservoir.seen)).actions.tolist()} == {2}
+
+
 # ---------------------------------------------------------------------------------------------------- what others see
 
 

@@ -20,6 +20,7 @@ VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4, start=-2)
 SMALL = {"hidden_sizes": (16, 8), "learning_starts": 16, "batch_size": 8, "training_intensity": 2.0}
 KINDS = [{"double": double, "dueling": dueling} for double in (True, False) for dueling in (True, False)]
+KINDS.append({"double": True, "huber": False})
 
 
 def worker(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> DQN:
@@ -85,11 +86,12 @@ def test_logged_values_do_not_depend_on_the_targets() -> None:
 
 
 def loss(dqn: DQN, batch: Transitions) -> torch.Tensor:
-    """The weighted mean of Huber's loss, as torch can differentiate it."""
+    """The weighted mean of Huber's or the squared loss, as torch can differentiate it."""
     with torch.no_grad():
         targets = dqn.targets_of(batch, batch.next_features(dqn.network.encoder))
     values = dqn.network(batch.observations)[torch.arange(batch.size), batch.actions]
-    return (batch.weights * functional.smooth_l1_loss(values, targets, reduction="none")).mean()
+    loss_of_errors = functional.smooth_l1_loss if dqn.options.huber else functional.mse_loss
+    return (batch.weights * loss_of_errors(values, targets, reduction="none")).mean()
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -109,6 +111,19 @@ def test_closed_form_gradient_equals_autograd(space: Any, kind: dict[str, bool],
     assert largest > 0.01
     torch.testing.assert_close(optimizer.gradient, expected, atol=5e-6 * largest, rtol=1e-4)
     assert float(measured[0]) == pytest.approx(expected_loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("options", "value"), [({}, -4 / 3), ({"huber": False}, -0.8), ({"average": True}, -0.8)])
+def test_value_of_random_returns(options: dict[str, bool], value: float) -> None:
+    """Of 1 with the chance 0.4, else -2: the mean, or where 0.4 and 0.6 (value + 2), the clipped errors, are equal."""
+    dqn = worker(ScriptedEnv(VECTOR, CHOICE), learning_rate=0.02, **options)
+    returns = torch.tensor([1.0, 1.0, -2.0, -2.0, -2.0])
+    same, none = torch.zeros(5, 3), torch.zeros(5, dtype=torch.int64)
+    known = Transitions((same,), None, none, returns, (same,), None, torch.zeros(5), torch.ones(5), torch.arange(5))
+    for _ in range(400):
+        dqn.update(known)
+    with torch.no_grad():
+        assert float(dqn.network([same])[0, 0]) == pytest.approx(value, abs=0.01)
 
 
 def test_dueling_values_equal_equation_9() -> None:
