@@ -151,24 +151,24 @@ def add_gradient(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     features, next_features = batch.all_features(network.critics.encoder)
     targets = batch.rewards + batch.discounts * learner.next_values(batch, next_features)
 
-    def values(chosen: Tensor, *, frozen: bool) -> tuple[Tensor, list[Any]]:
+    def values(chosen: Tensor, frozen: slice | None) -> tuple[Tensor, list[Any]]:
         """Q [k, N], and the backward functions of the critics."""
         inputs = torch.cat([features, chosen], 1)
         each = [critic.forward_with_grad(inputs, frozen=frozen) for critic in network.critics.members]
         return torch.cat([value.t() for value, _ in each]), [backward for _, backward in each]
 
-    taken, to_critics = values(batch.actions, frozen=False)
+    taken, to_critics = values(batch.actions, None)
     errors = taken - targets
     for backward, error in zip(to_critics, batch.weights * errors * share, strict=True):
         backward(error.unsqueeze(1))
     outputs, to_actor = network.actor.forward_with_grad(features)
     policy, noise = SquashedGaussian(outputs), actions.noise(outputs, learner.generator)
     chosen, log_probs = policy.sample(noise), policy.log_prob(noise)
-    found, to_critics = values(chosen, frozen=True)
+    found, to_critics = values(chosen, slice(features.shape[1], None))
     least, which = found.min(0)
     each = [backward(((which == k) * -share).unsqueeze(1)) for k, backward in enumerate(to_critics)]
-    by_action = torch.stack(each).sum(0)[:, features.shape[1] :]
-    by_number = by_action * (1 - chosen.square()) + chosen * (2 * alpha * share)  # before tanh; log pi's part is 2 tanh
+    # By the numbers before tanh; the derivative of log pi by them is 2 tanh.
+    by_number = torch.stack(each).sum(0) * (1 - chosen.square()) + chosen * (2 * alpha * share)
     kept = policy.log_std == outputs[:, actions.inputs :]  # not clamped
     to_actor(torch.cat([by_number, (by_number * noise * policy.log_std.exp() - alpha * share) * kept], 1))
     entropy = -log_probs.mean()
