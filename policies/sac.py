@@ -148,6 +148,7 @@ class SAC(OffPolicy):
 def add_gradient(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     """As `SAC.backward`, of numbers by perceptrons: with 64 rows in a fifth less time than autograd."""
     network, actions, alpha, share = learner.network, learner.actions, learner.alpha, 1 / batch.size
+    temperature: Any = network.temperature
     features, next_features = batch.all_features(network.critics.encoder)
     targets = batch.rewards + batch.discounts * learner.next_values(batch, next_features)
 
@@ -172,9 +173,9 @@ def add_gradient(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     kept = policy.log_std == outputs[:, actions.inputs :]  # not clamped
     to_actor(torch.cat([by_number, (by_number * noise * policy.log_std.exp() - alpha * share) * kept], 1))
     entropy = -log_probs.mean()
-    if network.temperature is not None:
+    if temperature is not None:
         surplus = -log_probs - target_entropy(actions, learner.options.target_entropy, outputs, None)
-        network.temperature.log_alpha.grad.add_(alpha * surplus.mean())
+        temperature.log_alpha.grad.add_(alpha * surplus.mean())
     critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()
     metrics = torch.stack([critic_loss, taken.mean(), (alpha * log_probs - least).mean(), entropy])
     return metrics, errors.abs().mean(0)

@@ -194,7 +194,7 @@ def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
 def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
     """Runs of rows to evaluate at once: at most `_CHUNK` rows and, of ragged leaves, `_ITEMS` items; at least a row."""
     counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
-    ends, start, size = np.cumsum(np.sum(counts, axis=0)) if counts else None, 0, len(leaves[0])
+    ends, start, size = np.cumsum(np.sum(counts, axis=0)) if counts else np.zeros(0), 0, len(leaves[0])
     while start < size:
         stop = start + _CHUNK
         if counts:
