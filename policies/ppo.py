@@ -23,7 +23,7 @@ from arena.group.group import Group, Moments, moments_alone
 from policies.common.adam import group_optimizer
 from policies.common.algorithm import Backward, Metrics, check_autoreset, lags_of, moved
 from policies.common.average import AveragePolicy, Averaging, Decisions, check_average
-from policies.common.columns import Columns, RaggedTensor
+from policies.common.columns import Columns, RaggedTensor, cat
 from policies.common.devices import DeviceInputs, Recorded, is_gpu
 from policies.common.joint_rollouts import RolloutWorker
 from policies.common.normalization import joined
@@ -175,11 +175,16 @@ class PPO(Averaging, OnPolicy):
             self.check_magnitude(space, rollout.flat()[0])
         played, last, finals = self.inputs()  # leaves of T ticks, after them, of cut episodes
         _, masks, actions = rollout.flat()
-        evaluated = actions if self.needs_log_probs else None
-        log_probs, values = evaluate_network(self.network, played, masks, evaluated, self.device)
-        all_values = torch.cat([values, values_of(self.network, last, self.device)]).view(-1, rollout.rows)
-        final_values = values_of(self.network, finals, self.device)
-        trajectories = rollout.trajectories(all_values.numpy(), final_values.numpy())
+        known, count = [last, finals] if finals else [last], rollout.ticks * rollout.rows
+        if self.needs_log_probs:
+            log_probs, values = evaluate_network(self.network, played, masks, actions, self.device)
+            values = torch.cat([values, *(values_of(self.network, leaves, self.device) for leaves in known)])
+        else:
+            leaves = [cat(parts) for parts in zip(played, *known, strict=True)]
+            log_probs, values = torch.full((count,), math.nan), values_of(self.network, leaves, self.device)
+        end = count + rollout.rows
+        trajectories = rollout.trajectories(values[:end].view(-1, rollout.rows).numpy(), values[end:].numpy())
+        values = values[:count]
         trajectories = trajectories._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(trajectories.rewards)).max().float()  # infinite if too large for float32
         self.check_finite({"largest_reward": float(largest)})

@@ -23,11 +23,20 @@ from torch import Tensor
 
 from arena.group.group import Group
 from policies.common.algorithm import Metrics
+from policies.common.devices import is_gpu
 from policies.common.off_policy import MEMORY, OffPolicy, OffPolicyOptions
 from policies.common.options import AUTO, Auto, PositiveFraction, Scheduled, check_unused
 from policies.common.replay import Transitions
+from policies.networks.actor_critic import MLP
 from policies.networks.critics import ActorAndCritics, Critics, Temperature, actor_features, frozen, make_actor
-from policies.networks.reparameterized import SoftDecisions, check_reachable, soft_actions, target_entropy
+from policies.networks.reparameterized import (
+    SoftDecisions,
+    SoftNumbers,
+    SquashedGaussian,
+    check_reachable,
+    soft_actions,
+    target_entropy,
+)
 from policies.networks.units.network import UnitActor, UnitActorCritic, UnitCritics
 from policies.networks.units.options import Transformer, schema_of
 
@@ -78,6 +87,12 @@ class SAC(OffPolicy):
         actor = make_actor(critics.features, actions.outputs, own, **layers)
         return ActorAndCritics(critics, actor, temperature=temperature)
 
+    def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        parts = type(self.network.critics), type(self.network.actor), type(self.actions), type(self).loss
+        plain = parts == (Critics, MLP, SoftNumbers, SAC.loss) and not self.network.critics.encoder.learns
+        return super().backward(batch) if not plain or is_gpu(self.device) else add_gradient(self, batch)
+
+    # numbers and perceptrons on the CPU use `add_gradient` below: change it with this
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         network, actions, alpha = self.network, self.actions, self.alpha
@@ -127,3 +142,40 @@ class SAC(OffPolicy):
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:
         soft_actions(space)
+
+
+@torch.inference_mode()
+def add_gradient(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
+    """As `SAC.backward`, of numbers by perceptrons: with 64 rows in a fifth less time than autograd."""
+    network, actions, alpha, share = learner.network, learner.actions, learner.alpha, 1 / batch.size
+    temperature: Any = network.temperature
+    features, next_features = batch.all_features(network.critics.encoder)
+    targets = batch.rewards + batch.discounts * learner.next_values(batch, next_features)
+
+    def values(chosen: Tensor, frozen: slice | None) -> tuple[Tensor, list[Any]]:
+        """Q [k, N], and the backward functions of the critics."""
+        inputs = torch.cat([features, chosen], 1)
+        each = [critic.forward_with_grad(inputs, frozen=frozen) for critic in network.critics.members]
+        return torch.cat([value.t() for value, _ in each]), [backward for _, backward in each]
+
+    taken, to_critics = values(batch.actions, None)
+    errors = taken - targets
+    for backward, error in zip(to_critics, batch.weights * errors * share, strict=True):
+        backward(error.unsqueeze(1))
+    outputs, to_actor = network.actor.forward_with_grad(features)
+    policy, noise = SquashedGaussian(outputs), actions.noise(outputs, learner.generator)
+    chosen, log_probs = policy.sample(noise), policy.log_prob(noise)
+    found, to_critics = values(chosen, slice(features.shape[1], None))
+    least, which = found.min(0)
+    each = [backward(((which == k) * -share).unsqueeze(1)) for k, backward in enumerate(to_critics)]
+    # By the numbers before tanh; the derivative of log pi by them is 2 tanh.
+    by_number = torch.stack(each).sum(0) * (1 - chosen.square()) + chosen * (2 * alpha * share)
+    kept = policy.log_std == outputs[:, actions.inputs :]  # not clamped
+    to_actor(torch.cat([by_number, (by_number * noise * policy.log_std.exp() - alpha * share) * kept], 1))
+    entropy = -log_probs.mean()
+    if temperature is not None:
+        surplus = -log_probs - target_entropy(actions, learner.options.target_entropy, outputs, None)
+        temperature.log_alpha.grad.add_(alpha * surplus.mean())
+    critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()
+    metrics = torch.stack([critic_loss, taken.mean(), (alpha * log_probs - least).mean(), entropy])
+    return metrics, errors.abs().mean(0)

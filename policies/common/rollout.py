@@ -9,7 +9,6 @@ al. 2016, arXiv 1506.02438). Discounting counts transitions, not ticks.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -173,17 +172,10 @@ class StateInputs(NamedTuple):
 def evaluate_network(
     network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
 ) -> tuple[Any, Tensor]:
-    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision.
-
-    Without actions the log-probabilities are NaN.
-    """
+    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
     log_probs, values = [torch.zeros(0, device=device)], [torch.zeros(0, device=device)]
     for part in chunks(leaves):
         inputs = [leaf[part].to(device) for leaf in leaves]
-        if actions is None:
-            values.append(network.value(inputs))
-            log_probs.append(torch.full_like(values[-1], math.nan))
-            continue
         mask = None if masks is None else masks[part].to(device)
         policy, value = network.policy_and_value(inputs, mask)
         log_probs.append(policy.log_prob(actions[part].to(device)))
@@ -194,8 +186,7 @@ def evaluate_network(
 
 def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
     """V [N] of leaves, on the CPU; of no leaves, an empty tensor."""
-    ragged = any(isinstance(leaf, RaggedTensor) for leaf in leaves)
-    parts = chunks(leaves) if ragged else [slice(None)] * bool(leaves)
+    parts = chunks(leaves) if leaves else ()
     values = [network.value([leaf[part].to(device) for leaf in leaves]) for part in parts]
     return torch.cat([torch.zeros(0, device=device), *values]).cpu()
 
@@ -203,7 +194,7 @@ def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
 def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
     """Runs of rows to evaluate at once: at most `_CHUNK` rows and, of ragged leaves, `_ITEMS` items; at least a row."""
     counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
-    ends, start, size = np.cumsum(np.sum(counts, axis=0)), 0, len(leaves[0])
+    ends, start, size = np.cumsum(np.sum(counts, axis=0)) if counts else np.zeros(0), 0, len(leaves[0])
     while start < size:
         stop = start + _CHUNK
         if counts:

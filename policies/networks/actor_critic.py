@@ -105,11 +105,14 @@ class MLP(nn.Sequential):
         outputs = functional.linear(inputs, *self._layers[-1])
         return outputs if by_hand else outputs.to(self._layers[-1][0].dtype)
 
-    def forward_with_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def forward_with_grad(
+        self, inputs: Tensor, *, frozen: slice | None = None
+    ) -> tuple[Tensor, Callable[[Tensor], Any]]:
         """The outputs, and the backward function; to be called where autograd does not record.
 
         The backward function takes the gradient of the outputs [N, outputs]. It adds the gradients to `grad` of all
-        weights, and of the inputs if they require it. It may be called once, before the storage is used again.
+        weights, and of the inputs if they require it; with `frozen` it returns that of these columns of the inputs
+        instead. It may be called once, before the storage is used again.
 
         Raises:
             RuntimeError: by the backward function, if it is called later.
@@ -121,20 +124,24 @@ class MLP(nn.Sequential):
                 tensor.grad = torch.zeros_like(tensor)
             return tensor.grad
 
-        def backward(gradient: Tensor) -> None:
+        def backward(gradient: Tensor) -> Tensor | None:
             if self._storage.uses != written:
                 raise RuntimeError("the hidden layers were written over; go back before the next call")
             self._storage.uses += 1  # the hidden layers are overwritten here as well
             for (weight, bias), layer_inputs in zip(self._layers[:0:-1], trace[-2:0:-1], strict=True):
-                grad_of(weight).addmm_(gradient.t(), layer_inputs)
-                grad_of(bias).add_(gradient.sum(0))
+                if frozen is None:
+                    grad_of(weight).addmm_(gradient.t(), layer_inputs)
+                    grad_of(bias).add_(gradient.sum(0))
                 before = torch.mm(gradient, weight, out=self._storage.spare(layer_inputs))
                 gradient = self._through(before, layer_inputs)
             weight, bias = self._layers[0]
+            if frozen is not None:
+                return gradient @ weight[:, frozen]
             grad_of(weight).addmm_(gradient.t(), inputs)
             grad_of(bias).add_(gradient.sum(0))
             if inputs.requires_grad:
                 grad_of(inputs).addmm_(gradient, weight)
+            return None
 
         return trace[-1], backward
 

@@ -136,10 +136,14 @@ def test_log_probabilities_are_computed_where_a_loss_may_read_them() -> None:
         a2c = kind(env, solo_group(), ticks=env.ticks, **SMALL)
         a2c.rollout.begin(*env.reset())
         collect(env, a2c.head, a2c.rollout, a2c.act, a2c.draw_noise(6))
-        batch = a2c.evaluate().batch
+        batch, _, played, last, finals = a2c.evaluate()
         with torch.no_grad():
             policy, values = a2c.network.policy_and_value(batch.observations)
-        assert torch.equal(batch.values, values)
+            others = a2c.network.value(last), a2c.network.value(finals)
+        cut = played.final_values[played.truncated & ~played.terminated]
+        assert len(cut) == 4  # one episode of each row ends
+        for found, expected in zip((batch.values.numpy(), played.last_values, cut), (values, *others), strict=True):
+            np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
         read = (kind, active) != (A2C, None)  # in turns by a resumed run, which may have another loss
         assert torch.equal(batch.log_probs, policy.log_prob(batch.actions)) is read
         assert torch.isnan(batch.log_probs).any() == torch.isnan(batch.log_probs).all() == (not read)

@@ -14,6 +14,7 @@ from arena.errors import ConfigError
 from fakes import ScriptedEnv, ThreadGroup, flat_weights, random_rewards, solo_group
 from learning_steps import run
 from minibatches import assert_gradients, disturb, made_up
+from policies.common.off_policy import OffPolicy
 from policies.common.replay import Transitions
 from policies.networks import reparameterized
 from policies.networks.reparameterized import SquashedGaussian
@@ -120,6 +121,49 @@ def test_closed_form_gradients_equal_autograd(case: str, space: Any, monkeypatch
     assert_gradients(network.temperature, by_temperature)
     assert figures["critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-4)
     assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
+
+
+def gradients(learner: SAC, backward: Any, batch: Transitions) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The gradient of each part, the metrics and the errors by a function `backward` of learner and batch."""
+    for optimizer in learner.optimizers.values():
+        optimizer.zero_grad()
+    metrics, errors = backward(learner, batch)
+    return [optimizer.gradient.clone() for optimizer in learner.optimizers.values()], metrics, errors
+
+
+@pytest.mark.parametrize("ent_coef", ["auto", 0.2])
+@pytest.mark.parametrize("rows", [50, 100])
+def test_gradient_by_hand_equals_autograd(rows: int, ent_coef: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = disturbed(worker(ent_coef=ent_coef))
+    batch, drawn = made_up(learner, rows), learner.generator.get_state()
+    with torch.no_grad():  # half of the deviations are clamped
+        log_std = learner.network(batch.observations)[:, 2:]
+        learner.network.actor[-1].bias[2:] += reparameterized.LOG_STD_MAX - log_std.median(0).values
+    expected, metrics, errors = gradients(learner, OffPolicy.backward, batch)
+    learner.generator.set_state(drawn)
+    monkeypatch.setattr(SAC, "loss", lambda *given: pytest.fail("autograd is used"))
+    found, *others = gradients(learner, SAC.backward, batch)
+    for gradient, by_autograd in zip(found, expected, strict=True):
+        largest = float(by_autograd.abs().max())
+        assert largest > 1e-3
+        torch.testing.assert_close(gradient, by_autograd, atol=2e-6 * largest, rtol=1e-3)
+    torch.testing.assert_close(others, [metrics, errors], atol=1e-5, rtol=1e-4)
+
+
+def test_a_subclass_with_another_loss_is_differentiated_by_torch() -> None:
+    class Doubled(SAC):
+        def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+            loss, *others = super().loss(batch)
+            return 2 * loss, *others  # type: ignore[return-value]
+
+    learner = disturbed(worker())
+    batch, drawn = made_up(learner, 50), learner.generator.get_state()
+    plain, *_ = gradients(learner, SAC.backward, batch)
+    learner.generator.set_state(drawn)
+    learner.__class__ = Doubled
+    doubled, *_ = gradients(learner, Doubled.backward, batch)
+    for once, twice in zip(plain, doubled, strict=True):
+        torch.testing.assert_close(twice, 2 * once, atol=4e-6 * float(once.abs().max()), rtol=1e-3)
 
 
 @pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-50.0, False)])
