@@ -483,7 +483,7 @@ def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
         assert trainer._seated["1"][0] == "red"
         wrong = {
             "matches[0].seats[1]": ("rivl", "unknown policy 'rivl'"),
-            "matches[0].seats": ([["blue"], "red"], "matches.0.seats was"),
+            "matches[0].seats": ([["blue"], "red"], 'was not set, is "blue"'),
             "matches[3].seats": (["blue", "red"], "matches"),
         }
         for key, (value, words) in wrong.items():
@@ -516,7 +516,7 @@ def test_seats_change_as_after_close_and_resume(tmp_path: Path) -> None:
 def test_seats_of_recorded_samples_and_of_leagues_do_not_change(tmp_path: Path) -> None:
     with Trainer({"name": "test", **LEARNS, "record": "samples"}, run_dir=tmp_path / "run") as trainer:
         trainer.train()
-        with pytest.raises(ConfigError, match=r"matches\.0\.seats was"):
+        with pytest.raises(ConfigError, match=r"matches\.0\.seats\[1\] was"):
             trainer.change({"matches[0].seats[1]": "blue"})
         trainer.train()
     with Trainer({"name": "test", **LEAGUE}, run_dir=tmp_path / "league") as trainer:
