@@ -775,9 +775,9 @@ def test_damaged_folder_exits_with_2_and_the_reason(
     ("change", "said"),
     [
         ({"match": 10**23}, "line 1"),
-        ({"round": -1}, "`$.round`"),
-        ({"tick": 2**53}, "`$.tick`"),
-        ({"seats": [{"policy": "p0", "entities": [0], "return": 1.0}]}, "`outcome`"),
+        ({"round": -1}, "(at round)"),
+        ({"tick": 2**53}, "(at tick)"),
+        ({"seats": [{"policy": "p0", "entities": [0], "return": 1.0}]}, "the key 'outcome' is missing"),
         ({"seats": [{"policy": "p9", "entities": [0], "return": 1.0, "outcome": None}]}, "'p9' is none of the"),
     ],
 )

@@ -130,7 +130,9 @@ def test_an_error_after_a_lost_connection_is_told(browser: Browser, served: Serv
     states = {"data": {}, "error": ""}, {"error": "This folder has been removed."}  # the second one by a new reader
     body = "".join(f"data: {json.dumps({'all': state})}\n\n" for state in states)
     with opened(browser, served.address("/run/run-0")) as sheet:
-        sheet.page.route("**/run-events/run-0", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+        sheet.page.route(
+            "**/run-events/run-0", lambda route: route.fulfill(content_type="text/event-stream", body=body)
+        )
         sheet.page.reload()
         expect(sheet.page.locator("#trouble")).to_have_text("This folder has been removed.")
 
