@@ -280,11 +280,11 @@ def named(value: Any, path: str) -> Any:
             key if isinstance(key, str) else named(key, path): named(item, joined(path, key))
             for key, item in value.items()
         }
-    if isinstance(value, (list, tuple)):
-        items = [named(item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return items if isinstance(value, list) else tuple(items)
     if value is None or isinstance(value, (bool, str, bytes, set)):  # as YAML has them
         return value
+    if isinstance(value, Sequence):
+        items = [named(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)  # a key may be one
     if isinstance(value, numbers.Real):  # also one of NumPy
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     raise ConfigError(

@@ -45,7 +45,7 @@ MOST_ROLES = 500_000
 class _KeysMeta(msgspec.StructMeta, ABCMeta):
     if not TYPE_CHECKING:  # type checkers derive the keywords from the fields
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
             if unknown := next((name for name in kwargs if name not in cls.__struct_fields__), None):
                 raise TypeError(f"{cls.__name__} has no key {unknown!r}; {nearest_key(unknown, cls.__struct_fields__)}")
             return super().__call__(*args, **kwargs)
@@ -69,7 +69,8 @@ def plain(value: Any) -> Any:
         return {value.kind: found} if isinstance(value, Keyed) else found
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return [plain(item) for item in value] if is_list else value
 
 
 def flat(config: Data) -> dict[str, str]:

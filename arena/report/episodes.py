@@ -96,17 +96,19 @@ class EpisodeTable(NamedTuple):
         mine = np.flatnonzero(self.policy == (self.policies.index(name) if name in self.policies else -1))
         episode = self.episode[mine]
         mine, episode = mine[~self.cut[episode]], episode[~self.cut[episode]]
-        firsts = np.flatnonzero(np.diff(episode, prepend=-1))  # of its seats in an episode
+        firsts = np.flatnonzero(np.diff(episode, prepend=np.int32(-1)))  # of its seats in an episode
         outcome, sizes = self.outcome[mine], self.entities[mine].astype(np.float64)
 
         def summed(values: Floats) -> Floats:
             return np.add.reduceat(values, firsts) if len(firsts) else values
 
         entities = summed(sizes)
-        shares = [summed(sizes * (outcome == code)) / entities for code in range(3)]
+        shares = np.empty((len(firsts), 3), np.float32)
+        for code in range(3):  # one after the other: there may be millions
+            shares[:, code] = summed(sizes * (outcome == code)) / entities
         decided = summed((outcome == OUTCOMES[None]).astype(np.float64)) == 0
         returns = summed(self.returns[mine] * sizes) / entities
-        return Appearances(episode[firsts], returns, np.stack(shares, axis=1, dtype=np.float32), decided)
+        return Appearances(episode[firsts], returns, shares, decided)
 
 
 class EpisodeRows:

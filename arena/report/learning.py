@@ -74,14 +74,17 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
     appearances = sum(counts) / max(1, len(counts))
     seats = appearances / max(1, table.results) * table.matches_at_once  # of a policy, at the same time
     edges = edges_for(last, numbers=int(appearances), matches=seats)
-    returns, won, series = {}, {}, table.series
-    for name in names:
+    returns, won, series = dict[str, Curve](), dict[str, Curve](), table.series
+
+    def draw(name: str) -> None:  # by itself: the columns of one policy are in memory at a time
         mine = table.of(name)
-        ticks, matches = table.tick[mine.episode], series[mine.episode]
+        ticks, matches, decided = table.tick[mine.episode], series[mine.episode], mine.decided
         returns[name] = curve(ticks, mine.returns, matches=matches, edges=edges)
-        decided = mine.decided
         if decided.any():
             won[name] = curve(ticks[decided], mine.shares[decided, 0], matches=matches[decided], edges=edges)
+
+    for name in names:
+        draw(name)
     return Learning(returns, won)
 
 

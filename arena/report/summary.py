@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from arena.config.members import players
+from arena.config.schema import Policy
 from arena.league.rounds_file import ticks_before
 from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
 from arena.records.scoreboard import WINDOW
@@ -168,14 +169,15 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     """A row for each configured policy, in the order of the configuration."""
     workers = Counter(seat.policy for match in files.plan.matches for seat in match.seats)
     newest, updates = files.updates.newest, files.updates.counts
-    rows, playing, table = [], players(files.config), files.episodes
-    for name, policy in files.config.policies.items():
+    playing, table = players(files.config), files.episodes
+
+    def row(name: str, policy: Policy) -> PolicyRow:
         mine = table.of(name)
         returns, shares = mine.returns, mine.shares[mine.decided]  # [N]; [M, 3]
         finite = returns[np.isfinite(returns)]
         size = max(1, min(WINDOW, len(finite) // 2))
         won, drawn, lost = shares.sum(axis=0, dtype=np.float64).tolist() if len(shares) else (None, None, None)
-        row = PolicyRow(
+        return PolicyRow(
             name=name,
             color=colors[name],
             algorithm="a person" if policy.algorithm.startswith("arena.cli.") else policy.algorithm,
@@ -191,8 +193,8 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
             draws=drawn,
             losses=lost,
         )
-        rows.append(row)
-    return rows
+
+    return [row(name, policy) for name, policy in files.config.policies.items()]
 
 
 def timing(profile: ProfileFile | None) -> Timing | None:

@@ -57,10 +57,7 @@ _SETTINGS = {
     "PRTE_MCA_oob_tcp_keepalive_probes": "3",
 }
 MODULES_VARIABLE = "ARENA_MODULES"  # the folders with the modules that the starting process finds, as in PYTHONPATH
-_EXPORTED = (
-    "OMP_NUM_THREADS",
-    MODULES_VARIABLE,
-)  # to other hosts; Open MPI exports its own variables
+_EXPORTED = "OMP_NUM_THREADS", MODULES_VARIABLE  # to other hosts; Open MPI exports its own variables
 _ON_ONE_NODE = {
     # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
     # with TCP each process listens at a port of all interfaces.

@@ -186,7 +186,11 @@ def mask_of(info: Infos) -> Any:
         mask = info.get("action_mask")
         return None if mask is None else np.where(np.asarray(info.get("active", True))[..., None], mask, 1)
     if isinstance(info, Sequence) and info and isinstance(info[0], Mapping):
-        return np.stack([mask_of(one) for one in info]) if any("action_mask" in one for one in info) else None
+        masks = [mask_of(one) for one in info]
+        given = [mask is not None for mask in masks]
+        if any(given) and not all(given):
+            raise ValueError(f"the info of row {given.index(False)} has no action_mask, but others have one")
+        return np.stack(masks) if all(given) else None
     return None if info is None else np.asarray(info)
 
 

@@ -126,6 +126,17 @@ def test_a_page_whose_folder_has_gone_says_why_it_is_not_live(browser: Browser, 
         expect(sheet.page.locator("#live")).to_have_text("There is no folder gone here. It may have been removed.")
 
 
+def test_an_error_after_a_lost_connection_is_told(browser: Browser, served: Served) -> None:
+    states = {"data": {}, "error": ""}, {"error": "This folder has been removed."}  # the second one by a new reader
+    body = "".join(f"data: {json.dumps({'all': state})}\n\n" for state in states)
+    with opened(browser, served.address("/run/run-0")) as sheet:
+        sheet.page.route(
+            "**/run-events/run-0", lambda route: route.fulfill(content_type="text/event-stream", body=body)
+        )
+        sheet.page.reload()
+        expect(sheet.page.locator("#trouble")).to_have_text("This folder has been removed.")
+
+
 def test_charts_are_drawn_over_samples_and_wall_time(browser: Browser, served: Served) -> None:
     chart = "document.querySelector('[data-chart^=logged-]')"
     with opened(browser, served.address("/run/run-1")) as sheet:

@@ -235,6 +235,8 @@ def test_a_player_needs_no_allowed_action_where_it_does_not_act(learned: Played)
     assert [player.act(one, info) for one, info in zip(seen, infos, strict=True)][1] == 1
     with pytest.raises(ValueError, match="the mask has no allowed action"):
         player.act_batch(seen, {"action_mask": masks})
+    with pytest.raises(ValueError, match="the info of row 0 has no action_mask, but others have one"):
+        player.act_batch(seen, [{}, infos[1]])
 
 
 def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> None:

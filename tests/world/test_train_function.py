@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -19,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
@@ -234,6 +236,7 @@ def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
         ("tiks", "Config has no key 'tiks'; did you mean 'ticks'? known: best, callbacks, "),
         ("env", "did you mean 'envs'?"),
         ("self", "Config has no key 'self'; known: best"),
+        ("cls", "Config has no key 'cls'; known: best"),
     ):
         with pytest.raises(TypeError, match=re.escape(message)):
             made(**{key: 3})
@@ -257,6 +260,15 @@ def test_the_key_that_names_a_missing_module_is_told(tmp_path: Path) -> None:
 def test_a_mapping_may_hold_structs(tmp_path: Path) -> None:
     data = config(policies={"blue": arena.Policy(**PPO), "red": arena.Policy(algorithm="random")})
     assert arena.train(data, tmp_path / "run", ranks=1).finished
+
+
+def test_any_sequence_is_a_list() -> None:
+    def planned(**fields: Any) -> Any:
+        return arena.plan_run(made(**fields))
+
+    match = arena.Match(env="game", seats=["blue", "red"], entities=[0, 1])
+    of_others = msgspec.structs.replace(match, seats=deque(match.seats), entities=range(2))
+    assert planned(matches=deque([of_others])) == planned(matches=[match])
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])

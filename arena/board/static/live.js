@@ -99,7 +99,7 @@ function take({ all, change }) {
   if (state.data !== before.data) {
     charts.data = state.data;
     for (const name of Object.keys(drawn)) delete charts.figures[name];
-    Object.assign(charts.figures, arenaFigures.of(state.data));
+    Object.assign(charts.figures, arenaFigures.of(state.data ?? {}));
   }
   for (const section of home.children) {
     const html = state.sections?.[section.id] ?? "";
