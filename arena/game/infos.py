@@ -11,9 +11,11 @@ Keys that begin with "_" are the masks of Gymnasium's vector environments: `info
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -22,12 +24,12 @@ import numpy as np
 from arena.game.api import Info
 
 MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
-NO_MASK = "no action mask, though the first reset had one; an entity that acts next needs one: ones allow everything"
 ARENA_KEYS = frozenset({"active", MASK, "void", "given", "given_action", "final_obs", "final_info"})
 FINAL_KEYS = frozenset({"final_obs", "final_info", "_final_obs", "_final_info"})
 PREFIX = "game/"
 NAME_RULE = "letters, digits and '_', the first a letter"  # of metrics
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_log = logging.getLogger(__name__)
 
 
 class StepFields(NamedTuple):
@@ -70,6 +72,13 @@ def fields_of(infos: Mapping[str, Any] | StepFields) -> StepFields:
     return StepFields(
         infos.get("active"), infos.get(MASK), infos.get("_final_obs"), infos.get("final_obs"), last.get(MASK)
     )
+
+
+@cache  # once per process, which may create a game several times
+def warn_no_mask(entity: str) -> None:
+    """Logs that a game gave an entity that acts next no action mask, though its first reset had one."""
+    text = "no action mask, though the first reset had one: everything is allowed; a mask of ones says the same"
+    _log.warning("the game gave %r %s", entity, text)
 
 
 def refused_key(info: Mapping[Any, Any]) -> str | None:

@@ -14,7 +14,7 @@ from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied, lost_value
-from arena.game.infos import MASK, NO_MASK
+from arena.game.infos import MASK, warn_no_mask
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from envs.adapters.lane import LaneGame, LaneStep, several_agents
@@ -177,7 +177,7 @@ class BatchedLanes:
                 if mask is not None and MASK not in info:
                     over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
                     if lane_step.active[entity] and not (over or self._ended[lane, entity]):
-                        raise self._wrong(NO_MASK, lane, entity)
+                        warn_no_mask(self.interface.entities[entity])
                     mask[lane] = 1
                 elif mask is not None:
                     from_info = _array(info.pop(MASK))

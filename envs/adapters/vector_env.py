@@ -24,7 +24,7 @@ from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied
-from arena.game.infos import FINAL_KEYS, MASK, NO_MASK
+from arena.game.infos import FINAL_KEYS, MASK, warn_no_mask
 from envs.adapters.envpool_env import EnvPoolEnv
 from envs.adapters.lane import check_reset, returned
 
@@ -219,7 +219,7 @@ class VectorGame:
             for lane, acts in enumerate(active.tolist()):
                 info = of_lanes.get(lane, {})
                 if acts and MASK not in info:
-                    raise GameError(NO_MASK, entity="agent_0", lane=lane)
+                    warn_no_mask("agent_0")
                 mask[lane] = info.pop(MASK, 1)
         listed = [[of_lanes.get(lane, {})] for lane in range(lanes)] if any(of_lanes.values()) else None
         return Frame([shown], active[:, None], [mask], listed)

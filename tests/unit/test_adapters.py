@@ -17,6 +17,7 @@ import readme
 from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
 from arena.game.context import EnvContext
+from arena.game.infos import warn_no_mask
 from arena.game.spaces import flatten, row, stack
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
@@ -567,7 +568,10 @@ class Keeps(Narrow):
         return *told, {} if self.steps in (self.length, self.forgets) else infos
 
 
-def test_mask_is_needed_where_an_entity_acts_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_mask_allows_everything_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_no_mask.cache_clear()
     env = adapt(Keeps, {}, 1)
     for _ in range(2):
         frame = env.reset(ONE)
@@ -575,11 +579,16 @@ def test_mask_is_needed_where_an_entity_acts_next(monkeypatch: pytest.MonkeyPatc
             step = env.step([np.argmax(mask, axis=1) for mask in frame.masks if mask is not None])
             frame = step.frame
         assert step.truncated.all()
+    assert not caplog.messages, "none is needed where an entity does not act next"
     monkeypatch.setattr(Keeps, "forgets", 2)
-    env.reset(ONE)
-    env.step([np.array([1])])
-    with pytest.raises(GameError, match="'e0' in lane 0 no action mask, though the first reset had one; an entity"):
-        env.step([np.array([0])])
+    for _ in range(2):
+        restricted = env.reset(ONE).masks[0]
+        assert restricted is not None and not restricted.all()
+        env.step([np.array([1])])
+        mask = env.step([np.array([0])]).frame.masks[0]
+        assert mask is not None and mask.all()
+    (told,) = caplog.messages
+    assert told.startswith("the game gave 'e0' no action mask, though the first reset had one: everything")
 
 
 def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:

@@ -165,7 +165,7 @@ def test_choice_out_of_range_is_refused_where_a_row_is_shown(space: Space[Any], 
 def test_active_entity_without_its_mask_is_refused() -> None:
     validator = StepValidator(interface(mask_size=4), LANES)
     fine = np.ones((LANES, 4), np.int8)
-    with pytest.raises(GameError, match="'b' no action mask, though the first reset had one"):
+    with pytest.raises(GameError, match="'b' no action masks, though `mask_sizes` has their size"):
         validator.check_step(step(masks=(fine, None)))
     acts = np.array([[True, False]] * LANES)
     validator.check_step(step(masks=(fine, None), active=acts))

@@ -18,6 +18,7 @@ import vector_games
 from arena import registry
 from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv, Frame
+from arena.game.infos import warn_no_mask
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory
 from vector_games import Masked, Walk, Walks
@@ -161,18 +162,22 @@ def test_masks_and_infos_are_of_their_lanes(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_lane_that_forgets_its_mask_is_refused(mode: str) -> None:
+def test_a_lane_without_its_mask_is_allowed_everything(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     class Forgets(Masked):
         def _seen(self) -> tuple[Any, dict[str, Any]]:
             observation, info = super()._seen()
             return observation, {} if self.ticks == 3 else info
 
+    warn_no_mask.cache_clear()
     game = adapt(lambda num_envs: sync(num_envs, mode, Forgets), {}, 2)
     game.reset(np.ones(2, bool), [1, 2])
     for tick in range(2):
         game.step([np.full(2, tick)])
-    with pytest.raises(GameError, match="'agent_0' in lane 0 no action mask, though the first reset had one"):
-        game.step([np.zeros(2, int)])
+    assert not caplog.messages
+    mask = game.step([np.zeros(2, int)]).frame.masks[0]
+    assert mask is not None and mask.all()
+    (told,) = caplog.messages
+    assert told.startswith("the game gave 'agent_0' no action mask, though the first reset had one: everything")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -41,7 +41,7 @@ class Contradiction(NamedTuple):
     lower: str  # the player that is lower in the order
     upper: str  # the player that is higher
     score: float  # points per game of the lower against the upper player, in [0, 1]
-    low: float  # where the 95 % interval of the score begins
+    low: float  # where the interval of the score begins: 95 %, in a league for all pairs together
     high: float  # where it ends
     games: int  # between the two
     beats: bool  # whether the lower player beats the upper one
@@ -52,17 +52,24 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(
-    played: Met, order: Sequence[str], strengths: Sequence[float], fitted: davidson.Fit, *, elo: float
+    played: Met,
+    order: Sequence[str],
+    strengths: Sequence[float],
+    fitted: davidson.Fit,
+    *,
+    elo: float,
+    error: float = 0.05,
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
     The players of the order, the best one first, have these strengths in nats. The games `played` are those of
-    `head_to_head`, perhaps weighted. Differences of `elo` or more count.
+    `head_to_head`, perhaps weighted. Differences of `elo` or more count. The interval of a pair misses the truth with
+    the probability `error`.
     """
     margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
     games = {pair: float(scores.sum()) for pair, scores in played.items()}
     points = {pair: float((scores[:, 0] + scores[:, 1] / 2).sum()) for pair, scores in played.items()}
-    shares = {pair: of_share(points[pair], count) for pair, count in games.items()}
+    shares = {pair: of_share(points[pair], count, error=error) for pair, count in games.items()}
 
     def expected(pair: tuple[str, str], difference: float) -> float:
         """The score of a player that is better by a difference in nats, on the sides that it had."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
 from arena.game.arrays import is_finite, lost_value
-from arena.game.infos import NO_MASK, refused_key
+from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, allows_some, flatten, is_ragged, leaves_of, take_rows
 from arena.game.units import UnitSpace, bounds
@@ -160,7 +160,7 @@ class StepValidator:
                     found = f"the action mask {_shortened(masks[0][lane])}, which forbids everything"
                     raise self._error(entity, f"{found}; an active entity needs an allowed action", lane)
             elif (lanes & frame.active[:, entity]).any():
-                raise self._error(entity, NO_MASK)
+                raise self._error(entity, "no action masks, though `mask_sizes` has their size; ones allow everything")
         self._check_infos(frame.infos, lanes)
 
     def _check_flags(self, name: str, flags: Any) -> None:
