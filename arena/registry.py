@@ -446,7 +446,10 @@ def game_arguments(make: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def written_out(make: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an environment, and those that they leave at the defaults of its class or function."""
-    parameters = inspect.signature(environment_factory(make)).parameters.values()
+    try:
+        parameters = inspect.signature(environment_factory(make)).parameters.values()
+    except ValueError:  # a class in C that does not tell its parameters
+        return dict(arguments)
     return {one.name: one.default for one in parameters if one.default is not one.empty} | dict(arguments)
 
 

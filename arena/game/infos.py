@@ -77,8 +77,8 @@ def fields_of(infos: Mapping[str, Any] | StepFields) -> StepFields:
 @cache  # once per process, which may create a game several times
 def warn_no_mask(entity: str) -> None:
     """Logs that a game gave an entity that acts next no action mask, though its first reset had one."""
-    text = "no action mask, though the first reset had one: everything is allowed; a mask of ones says the same"
-    _log.warning("the game gave %r %s", entity, text)
+    why = "the first reset had one: everything is allowed; a mask of ones says the same"
+    _log.warning("the game gave %r no action mask, though %s", entity, why)
 
 
 def refused_key(info: Mapping[Any, Any]) -> str | None:

@@ -251,10 +251,9 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
         for field in reversed(_Game._fields):  # the first one in the end
             ours, others = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
             if field == "kwargs" and len(ours) == len(others) == 1 and ours != others:
-                found_in = changed_values(json.loads(ours[0]), json.loads(others[0]))
-                difference = (
-                    "; ".join(f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in found_in) or difference
-                )
+                changed = changed_values(json.loads(ours[0]), json.loads(others[0]))
+                texts = (f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in changed)
+                difference = "; ".join(texts) or difference
             elif sorted(ours) != sorted(others):
                 difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
         if difference:

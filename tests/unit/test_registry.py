@@ -44,6 +44,14 @@ def test_every_built_in_algorithm_is_found_and_synchronizes_by_ticks(name: str) 
     assert registry.schedule_of(registry.algorithm(name)) == "ticks"
 
 
+def test_arguments_are_written_out_where_parameters_are_known() -> None:
+    """Two ways to write one game are the same one; `builtins:dict` stands for a class in C without a signature."""
+    default, given = (registry.written_out("touchdown", arguments) for arguments in ({}, {"max_steps": 5}))
+    assert {key for key in default if default[key] != given[key]} == {"max_steps"}
+    assert registry.written_out("touchdown", {"max_steps": default["max_steps"]}) == default
+    assert registry.written_out("builtins:dict", {"size": 3}) == {"size": 3}
+
+
 def test_modules_are_not_suggested_as_classes(folder: Path) -> None:
     write(folder, "importing_worker.py", "import json as Wrker\n\nclass Worker: ...\n")
     with pytest.raises(ConfigError, match="has no 'Wrke'; did you mean 'Worker'"):

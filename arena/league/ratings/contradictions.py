@@ -52,13 +52,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(
-    played: Met,
-    order: Sequence[str],
-    strengths: Sequence[float],
-    fitted: davidson.Fit,
-    *,
-    elo: float,
-    error: float = 0.05,
+    played: Met, order: Sequence[str], strengths: Sequence[float], fit: davidson.Fit, *, elo: float, error: float = 0.05
 ) -> list[Contradiction]:
     """The pairs whose own games contradict an order, those with the highest players first.
 
@@ -66,7 +60,7 @@ def contradictions(
     `head_to_head`, perhaps weighted. Differences of `elo` or more count. The interval of a pair misses the truth with
     the probability `error`.
     """
-    margin, side, log_nu = elo / davidson.ELO, float(fitted.parameters[-1]), davidson.log_of(fitted.nu)
+    margin, side, log_nu = elo / davidson.ELO, float(fit.parameters[-1]), davidson.log_of(fit.nu)
     games = {pair: float(scores.sum()) for pair, scores in played.items()}
     points = {pair: float((scores[:, 0] + scores[:, 1] / 2).sum()) for pair, scores in played.items()}
     shares = {pair: of_share(points[pair], count, error=error) for pair, count in games.items()}

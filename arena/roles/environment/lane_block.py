@@ -265,11 +265,9 @@ class LaneBlock:
                     continue
                 lanes, chosen = np.flatnonzero(server.reply.active[:, position]), actions[entity]
                 for lane in lanes[~are_allowed(game.action_spaces[entity], masks[lanes], chosen[lanes])].tolist():
-                    text = (
-                        f"chose {chosen[lane]} for {game.entities[entity]!r} on tick {self._lockstep.tick}, which the "
-                    )
-                    text += f"action mask {masks[lane]} of {self._match.env!r} forbids (a run gives it to the game): "
-                    raise ConfigError(f"{text}choose where the mask is 1", path=f"policies.{seat.policy}")
+                    text = f"chose {chosen[lane]} for {game.entities[entity]!r} on tick {self._lockstep.tick}, which "
+                    text += f"the action mask {masks[lane]} of {self._match.env!r} forbids (a run gives it to the game)"
+                    raise ConfigError(f"{text}: choose where the mask is 1", path=f"policies.{seat.policy}")
 
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
         """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""
