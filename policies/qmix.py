@@ -17,6 +17,7 @@ Everything else is `policies.vdn`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -57,14 +58,16 @@ class MixedQNetwork(TeamQNetwork):
     ) -> None:
         super().__init__(encoder, choices, generator=generator, **actors)
         self.units, features = units, encoder.state_features
-        # Q begins near 0, and follows q_i by the sum of `units` products of two weights, about 1. Where both began
-        # larger (gains of 1), values grew without bound in simple_spread and level-based foraging.
-        layers: dict[str, Any] = {"activation": "relu", "generator": generator}
-        of_weights = {"hidden_sizes": hypernet_sizes, "gain": units**-0.5, **layers}
-        self.first_weights = mlp(features, encoder.entities * units, **of_weights)
+        layers: dict[str, Any] = {"activation": "relu", "gain": _SMALL, "generator": generator}
+        self.first_weights = mlp(features, encoder.entities * units, hidden_sizes=hypernet_sizes, **layers)
         self.first_bias = linear(features, units, _SMALL, generator)
-        self.last_weights = mlp(features, units, **of_weights)
-        self.last_bias = mlp(features, 1, hidden_sizes=(units,), gain=_SMALL, **layers)
+        self.last_weights = mlp(features, units, hidden_sizes=hypernet_sizes, **layers)
+        self.last_bias = mlp(features, 1, hidden_sizes=(units,), **layers)
+        # dQ / dq_i begins as the sum of `units` products of two weights, and these as biases alone: the mean of the sum
+        # is 1, as in VDN. Weights that were multiples of the state made it grow with the state's square: to 12 for 150
+        # numbers of deviation 5. Values in level-based foraging reached 4.9, where no return is above 1/3.
+        for network in (self.first_weights, self.last_weights):
+            nn.init.normal_(network[-1].bias, 0, math.sqrt(math.pi / (2 * units)), generator)
 
     def mixed(self, values: Tensor, joint: Tensor) -> Tensor:
         state = self.encoder.state_of(joint)

@@ -124,6 +124,57 @@ def test_team_value_of_qmix_rises_with_every_entity_and_depends_on_the_state() -
     assert slopes.std(0).min() > 1e-3  # the weights follow the state
 
 
+@pytest.mark.parametrize("hypernet_sizes", [[64], []], ids=str)
+@pytest.mark.parametrize("deviation", [0.2, 5.0])
+@pytest.mark.parametrize("numbers", [10, 500])
+def test_mixing_begins_as_a_sum_whatever_the_state(numbers: int, deviation: float, hypernet_sizes: list[int]) -> None:
+    """The mean over seeds of dQ / dQ_i is that of VDN, 1."""
+    env, slopes = game(Dict(own=VECTOR, world=Box(-99, 99, (numbers,), np.float32))), []
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        encoder = worker(QMIX, env, state="world").make_encoder(generator)
+        layers: dict[str, Any] = {"places": range(E), "shared": True, "dueling": False, "hidden_sizes": (16,)}
+        network = MixedQNetwork(
+            encoder, 4, units=32, hypernet_sizes=hypernet_sizes, generator=generator, activation="relu", **layers
+        )
+        world = torch.randn(50, 1, numbers, generator=generator).expand(-1, E, -1) * deviation
+        joint = encoder((torch.zeros(50, E, 3), world, torch.ones(50, E)))
+        values = torch.zeros(50, E, requires_grad=True)
+        slopes += torch.autograd.grad(network.mixed(values, joint).sum(), values)
+    assert torch.stack(slopes).mean().item() == pytest.approx(1, abs=0.2)
+    assert max(one.max().item() for one in slopes) < 3
+
+
+@both
+def test_values_stay_near_the_returns_where_states_are_large(kind: Any) -> None:
+    """Rewards of 1/9 come in every twentieth transition, whatever is done: with a discount of 0.95, values are 1/9."""
+    learner = worker(kind, game(Box(0, 99, (18,), np.float32)), hidden_sizes=(64, 64), learning_rate=3e-4)
+    learner.ticks = 1_000_000
+    draw, rows = torch.Generator().manual_seed(0), 64
+    states, acts = torch.randint(20, (2001, E, 18), generator=draw).float(), torch.ones(rows, E, dtype=torch.int64)
+    for _ in range(500):
+        now = torch.randint(2000, (rows,), generator=draw)
+        rewards = (torch.rand(rows, generator=draw) < 0.05).float() / 9
+        batch = Transitions(
+            observations=(states[now], acts),
+            masks=None,
+            actions=torch.randint(4, (rows, E), generator=draw),
+            rewards=rewards[:, None].repeat(1, E),
+            next_observations=(states[now + 1], acts),
+            next_masks=None,
+            discounts=torch.full((rows, E), 0.95),
+            weights=torch.ones(rows),
+            indices=now,
+        )
+        learner.update(batch)
+        learner.targets["network"].update(0.02)
+    with torch.no_grad():
+        network = learner.network
+        joint = network.encoder((states, torch.ones(len(states), E, dtype=torch.int64)))
+        values = network.taken(joint, network.of_team(joint).argmax(2))
+    assert abs(values.mean().item() - 1 / 9) < 0.3
+
+
 # ---------------------------------------------------------------------------------------------- games of known values
 
 
