@@ -129,7 +129,8 @@ def test_team_value_of_qmix_rises_with_every_entity_and_depends_on_the_state() -
 @pytest.mark.parametrize("numbers", [10, 500])
 def test_mixing_begins_as_a_sum_whatever_the_state(numbers: int, deviation: float, hypernet_sizes: list[int]) -> None:
     """The mean over seeds of dQ / dQ_i is that of VDN, 1."""
-    env, slopes = game(Dict(own=VECTOR, world=Box(-99, 99, (numbers,), np.float32))), []
+    env = game(Dict(own=VECTOR, world=Box(-99, 99, (numbers,), np.float32)))
+    slopes: list[Tensor] = []
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
         encoder = worker(QMIX, env, state="world").make_encoder(generator)
