@@ -68,7 +68,8 @@ class MixedQNetwork(TeamQNetwork):
         # to 12 for 150 numbers of deviation 5. In level-based foraging, random play of three entities, values were 0.58
         # after 2,000 gradient steps, and are 0.09 so; VDN's are 0.07.
         for network in (self.first_weights, self.last_weights):
-            nn.init.normal_(network[-1].bias, 0, math.sqrt(math.pi / (2 * units)), generator)
+            *_, bias = network.parameters()
+            nn.init.normal_(bias, 0, math.sqrt(math.pi / (2 * units)), generator)
 
     def mixed(self, values: Tensor, joint: Tensor) -> Tensor:
         state = self.encoder.state_of(joint)
