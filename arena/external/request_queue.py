@@ -115,8 +115,7 @@ class RequestQueue:
         """Requests a slot for the game, and waits for it."""
 
         def do(table: Slots) -> None:
-            drains = table.most is not None and table.counts.begun >= table.most  # then `table.begin` refuses it
-            if not table.free and not drains:
+            if not table.free and not table.drains:  # else `table.begin` refuses it
                 raise ExternalError("no_slot")  # here: the table would count each attempt as a refusal
             after = game.after.slot if isinstance(game.after, ConnectedGame) else game.after
             game.after = None  # otherwise each game would hold references to all earlier ones

@@ -207,6 +207,11 @@ class Slots:
         """The number of slots that hold no game."""
         return len(self._games) - int(np.count_nonzero(self._occupied))
 
+    @property
+    def drains(self) -> bool:
+        """Whether no game may begin any more; requests without a game may."""
+        return self.most is not None and self.counts.begun >= self.most
+
     def game(self, slot: int) -> Game:
         """The game in a slot; `unknown_game` if it is free."""
         game = self._games[slot] if 0 <= slot < len(self._games) else None
@@ -248,7 +253,7 @@ class Slots:
         Raises:
             ExternalError: `no_slot`, `unknown_entity`, `draining`.
         """
-        if name and self.most is not None and self.counts.begun >= self.most:
+        if name and self.drains:
             raise ExternalError("draining", "no game may begin any more")
         takes_part = np.zeros(len(self.interface.entities), np.bool_)
         for entity in range(len(takes_part)) if entities is None else entities:

@@ -141,8 +141,7 @@ class Server:
         if now >= self._reported_at + _REPORT_S:
             self._reported_at = now
             self._report()
-        enough = self._limit is not None and table.counts.begun >= self._limit
-        if not self._drains and (self._stopped or enough or games.exhausted):
+        if not self._drains and (self._stopped or table.drains or games.exhausted):
             self._drains = True
             if (drain := getattr(games, "drain", None)) is not None:
                 drain()

@@ -152,6 +152,18 @@ def test_non_finite_numbers_are_named() -> None:
     assert table.slots.running == 0, "nothing was told"
 
 
+def test_lives_that_do_not_count_are_played_and_not_counted() -> None:
+    table = Table(4)
+    table.slots.most = 2
+    table.tell(walker=walkers((1, 0.0, ""), (2, 0.0, ""), (3, 0.0, "")))
+    assert [len(slots) for slots in table.asked["walker"].slots.values()] == [3], "all three wait for a policy"
+    assert not table.asked["walker"].dropped
+    table.tick()
+    table.tell(walker=walkers((1, 1.0, "done"), (1, 0.0, ""), (2, 1.0, ""), (3, 1.0, "done")))
+    assert [game.name for game in table.tick().finished] == ["0/walker/1", ""]
+    assert (table.slots.counts.begun, table.slots.counts.ended, table.slots.running) == (2, 1, 1)
+
+
 def test_a_dropped_agent_does_nothing_until_its_life_ends() -> None:
     table = Table(2)
     table.tell(walker=walkers((1, 0.0, ""), (2, 0.0, "")))

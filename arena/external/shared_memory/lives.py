@@ -187,25 +187,24 @@ class Lives:
                 del whose[0][whose[1]]
                 table.lose(whose[2], "lost")
                 self.counts[simulator].lost += 1
-        slot: int | None
+        # A life that no longer counts is played all the same, as those that count may meet it: a game without a name.
+        name = "" if table.drains else f"{simulator}/{group}/{number}"
         try:
             after = next((slot for slot, last in self._left.items() if last == agent), None)
-            slot = table.begin(f"{simulator}/{group}/{number}", (entity,), after=after)
+            slot = table.begin(name, (entity,), after=after)
             self._left[slot] = agent
         except ExternalError as error:
-            if error.code != "draining":
-                counts: Counter[str] = Counter(dict.fromkeys(self._groups, 0))
-                for (_, other), lives in self._living.items():
-                    counts[other] += len(lives)
-                for other, rows in asks.items():
-                    counts[other] += sum(one not in self._living[simulator, other] for _, one, _ in rows)
-                agents, each = counts.total(), ", ".join(f"{other} {count}" for other, count in counts.items())
-                refusal = LinkError(
-                    f"{agents} agents live, {table.size} slots (lanes): {each}; set lanes to {agents} or more"
-                )
-                refusal.simulator = simulator
-                raise refusal from error
-            slot = None  # no game may begin any more
+            counts: Counter[str] = Counter(dict.fromkeys(self._groups, 0))
+            for (_, other), lives in self._living.items():
+                counts[other] += len(lives)
+            for other, rows in asks.items():
+                counts[other] += sum(one not in self._living[simulator, other] for _, one, _ in rows)
+            agents, each = counts.total(), ", ".join(f"{other} {count}" for other, count in counts.items())
+            refusal = LinkError(
+                f"{agents} agents live, {table.size} slots (lanes): {each}; set lanes to {agents} or more"
+            )
+            refusal.simulator = simulator
+            raise refusal from error
         life = self._living[simulator, group][number] = Life(slot, entity, 0)
         return life
 
