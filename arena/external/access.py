@@ -10,6 +10,7 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
@@ -46,7 +47,9 @@ class Access:
             if not self._token:
                 raise ConfigError(f"{file} is empty", path="token_file")
             if mode & (stat.S_IRGRP | stat.S_IROTH):
-                _log.warning("the token in %s can be read by other users of this machine", file)
+                _log.warning(
+                    "the token in %s can be read by other users of this machine: chmod 600 %s", file, quote(str(file))
+                )
         if host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
                 f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "

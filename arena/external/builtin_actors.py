@@ -92,7 +92,7 @@ class JsonActor(BuiltinActor):
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
-        body = _decoded(_body, data)
+        body = _decoded(_body, data) if data or len(self.links) == 1 else _Body()  # `_parts` names several entities
         forwards = self._apply(self._parts(body))
         actions = {}
         for link, forward in forwards:

@@ -219,8 +219,8 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
         """The line about the games in the display of a run and in `arena watch`."""
         share = self.asking / max(1, self.ticks) / slots
         text = (
-            f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
-            f"{percent(share)} of the slots ask per tick"
+            f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun and {self.lost} lost since "
+            f"the last start; {percent(share)} of the slots ask per tick"
         )
         if isinstance(self.links, list) and self.seconds:
             handovers = sum(link.handovers for link in self.links) / self.seconds

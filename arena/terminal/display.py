@@ -309,7 +309,8 @@ def _progress_text(done: int, total: int | None, rate: float | None) -> str:
     speed = "" if rate == 0 else f"  {'-' if rate is None else f'{rate:.2g}' if rate < 1 else round(rate)} ticks/s"
     if total is None:
         return f"{pluralize(done, 'tick')} of all matches{speed}"
-    return f"{done}/{total} ticks of all matches  {percent(done / total if total else 1.0)}{speed}"
+    share = "<1 %" if 0 < 100 * done < total else percent(done / total if total else 1.0)
+    return f"{done}/{total} ticks of all matches  {share}{speed}"
 
 
 def _number(value: float | None) -> str:

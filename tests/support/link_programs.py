@@ -79,6 +79,8 @@ def main(kind: str, *more: str) -> None:
             rows = {"walker": walkers(step)}
             if step % 3 == 0:
                 rows["chooser"] = choosers(step)
+            if step == 5 and kind == "nan":
+                rows["walker"].rewards[1] = np.nan
             try:
                 actions = simulator.ask(rows)
             except PeerClosed:

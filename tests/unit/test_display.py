@@ -83,6 +83,14 @@ def test_the_last_state_is_printed_once_at_the_end() -> None:
     assert screen.fresh() == "10/10 ticks of all matches  100 %  - ticks/s | blue no episode yet\n"
 
 
+def test_less_than_a_hundredth_is_not_shown_as_one() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=3000, clock=clock)
+    display.start()
+    assert shown(display, clock, screen, 105.0, 2, board).startswith("2/3000 ticks of all matches  <1 %  ")
+    assert shown(display, clock, screen, 110.0, 30, board).startswith("30/3000 ticks of all matches  1 %  ")
+
+
 def test_speed_is_left_out_while_no_tick_is_played() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     display = PlainDisplay(screen, total_ticks=10, clock=clock)

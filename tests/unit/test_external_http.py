@@ -700,6 +700,7 @@ def test_games_of_several_entities_in_json() -> None:
         wrong = {"entities": {"rival": {**seen, "reward": 1.0}, "hero": seen}}
         assert wire.step("tick", data=json.dumps(wrong).encode()).error == "ended"
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
+        assert b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}' in wire.step("tick", data=b"").body
         masked = wire.step("tick", data=json.dumps({"entities": {"rival": {**seen, "mask": [1, 1, 1]}}}).encode())
         assert "'rival' has no action masks; it has some with `masks: true`" in json.loads(masked.body)["detail"]
         assert wire.step("end", data=b"").status == 200
@@ -806,7 +807,11 @@ def test_token_readable_by_others_causes_a_warning(tmp_path: Path, caplog: pytes
     file.write_text("secret")
     file.chmod(0o644)
     HttpGames(entities=ONE, token_file=str(file))
-    assert "can be read by other users" in caplog.text and "secret" not in caplog.text.replace(str(file), "")
+    assert (
+        "can be read by other users" in caplog.text
+        and f"chmod 600 {file}" in caplog.text
+        and "secret" not in caplog.text.replace(str(file), "")
+    )
 
 
 def test_occupied_port_is_a_configuration_error() -> None:

@@ -273,6 +273,13 @@ def test_a_killed_simulator_is_started_again() -> None:
 
 
 @pytest.mark.slow
+def test_a_number_that_is_not_finite_names_the_key_that_starts_the_simulator_again() -> None:
+    with Playing(games("nan"), 10) as playing:
+        playing.until(lambda: playing.error is not None)
+    assert "walker.reward: found nan, expected a finite number; `restarts: 2` in `kwargs`" in str(playing.error)
+
+
+@pytest.mark.slow
 def test_a_killed_simulator_names_the_key_that_starts_it_again() -> None:
     with Playing(games(), 10) as playing:
         playing.until(lambda: playing.table.counts.asks > 5)

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from arena.config.schema import TickRules
-from arena.errors import ConfigError, LinkError, PeerGone, PeerSilent
+from arena.errors import ConfigError, LayoutError, LinkError, PeerGone, PeerSilent
 from arena.external.interface import ExternalMatch
 from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
@@ -258,7 +258,7 @@ class SharedMemoryGames:
         while times and now - times[0] >= _WINDOW_S:
             times.popleft()
         if len(times) >= most:
-            if not was_impatient and (restarts or isinstance(error, (PeerGone, PeerSilent))):
+            if not was_impatient and (restarts or isinstance(error, (LayoutError, PeerGone, PeerSilent))):
                 first, *lines = error.message.split("\n")
                 more = f"`restarts: {restarts}` is used up" if restarts else "`restarts: 2` in `kwargs` starts it again"
                 error.message = "\n".join([f"{first}; {more}", *lines])
