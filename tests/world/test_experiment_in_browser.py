@@ -63,6 +63,24 @@ def test_page_is_complete_without_errors(
         assert sheet.complaints == []
 
 
+def test_every_chart_draws_the_numbers_of_the_page(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address("/experiment/rates")) as sheet:
+        sheet.scroll()
+        figures = sheet.page.evaluate("arenaCharts.figures")
+        data = sheet.page.evaluate("arenaCharts.data")
+        drawn = [trace for trace in figures["learning"]["data"] if trace.get("hoverinfo") != "skip"]
+        found = [(trace["name"], trace["x"], trace["y"]) for trace in drawn]
+        curves = zip(data["combinations"], data["curves"], strict=True)
+        assert found == [(each["name"], curve["ticks"], curve["mean"]) for each, curve in curves] and found
+        judged = [trial for trial in data["trials"] if trial["value"] is not None]
+        assert [trial["value"] for trial in judged] == pytest.approx([reach(each["number"], 5) for each in judged])
+        for path, label in data["labels"].items():
+            (points,) = figures[f"value-{label}"]["data"]
+            assert points["x"] == [trial["params"][path] for trial in judged]
+            assert points["y"] == [trial["value"] for trial in judged]
+        assert figures.keys() == {"learning", *(f"value-{label}" for label in data["labels"].values())}
+
+
 def test_values_are_chosen_on_an_axis_by_dragging_and_by_keys(browser: Browser, served: Served) -> None:
     with opened(browser, served.address("/experiment/rates")) as sheet:
         said = sheet.page.locator("#parallel .said")

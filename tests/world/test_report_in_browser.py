@@ -13,6 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from arena.report.comparison import write_comparison
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
 from browser import DESK, PHONE, Browser, Sheet, opened
@@ -25,6 +26,7 @@ SHEET = (720, 1000)  # A4 with narrow margins, at 96 dots in an inch
 @pytest.fixture(scope="module")
 def league(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_league(tmp_path_factory.mktemp("league") / "run", League(policies=3, episodes=300, rounds=3))
+    folder.config.write_text(folder.config.read_text().replace("algorithm: random", "algorithm: ppo"))  # they learn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.league.metagame.measures.SAMPLES", 200)  # the axis of the shares ends at 100 %
         write_report(folder.path)
@@ -112,13 +114,116 @@ def agrees(shown: str, value: float | None) -> bool:
     return "e" in plain or abs(float(plain) - value) <= 0.5 * 10.0**-digits * (1 + 1e-9)
 
 
-def test_the_charts_draw_the_numbers_of_the_page(desktop: Sheet) -> None:
-    drawn = desktop.page.evaluate(
-        "document.querySelector('[data-chart=learning-returns]').data.filter((t) => !t.hoverinfo)"
-        ".map((t) => [t.meta.policy, [...t.x], [...t.y]])"
+Lines = list[tuple[str | None, list[Any], list[Any]]]
+
+
+def drawn_in(sheet: Sheet) -> dict[str, Lines]:
+    """By the name of a chart: name, x and y of each of its traces, without intervals; every trace has points."""
+    figures = sheet.page.evaluate("arenaCharts.figures")
+    assert all(trace["x"] and len(trace["x"]) == len(trace["y"]) for one in figures.values() for trace in one["data"])
+    return {
+        chart: [(t.get("name"), t["x"], t["y"]) for t in figure["data"] if t.get("hoverinfo") != "skip"]
+        for chart, figure in figures.items()
+    }
+
+
+def columns(rows: list[dict[str, Any]], *keys: str) -> list[list[Any]]:
+    return [[row[key] for row in rows] for key in keys]
+
+
+def charts_of_a_run(data: Any) -> dict[str, Lines]:
+    """What the charts of a run have to draw."""
+    found: dict[str, Lines] = {}
+    for name, learned in data["learning"].items():
+        found[f"learning-{name}"] = [(policy, one["ticks"], one["mean"]) for policy, one in learned.items()]
+    for name, key in (("evaluation-returns", "return"), ("evaluation-wins", "wins")):
+        lines = {
+            policy: [row for row in data["evaluations"] if row["policy"] == policy] for policy in ("p0", "p1", "p2")
+        }
+        found[name] = [(policy, *columns(mine, "ticks", key)) for policy, mine in lines.items() if mine]
+    for kind in ("results", "logged"):
+        for name, series in data[kind].items():
+            found[f"{kind}-{name}"] = [(key or "all", one["ticks"], one["values"]) for key, one in series.items()]
+    for number, row in enumerate(data["lengths"]):
+        middles = [(low + high - 1) / 2 for low, high in pairwise(row["edges"])]
+        found[f"lengths-{number}"] = [(None, middles, row["counts"])]
+        found[f"lengths-{number}-time"] = [("all", row["over_time"]["ticks"], row["over_time"]["mean"])]
+    if data["standings"]:
+        curves = data["standings"]["curves"]
+        lives = [
+            (policy, *columns([point for point in one["points"] if point["curve"] == life], "tick", "elo"))
+            for policy, one in curves.items()
+            for life in sorted({point["curve"] for point in one["points"]})
+        ]
+        found["strengths-0"] = lives
+        for what in ("nash", "alpha_rank"):
+            rows = data["standings"]["meta"][::-1]
+            values = [row[what][0] for row in rows]
+            found[f"meta-{what.replace('_', '-')}"] = [(None, values, [row["player"] for row in rows])]
+    if data["time"]:
+        for kind, rows in (("kinds", data["time"]["kinds"][::-1]), ("ranks", data["time"]["ranks"])):
+            for activity in data["time"]["activities"]:
+                shares = [row["seconds"].get(activity, 0) / row["wall"] for row in rows]
+                names = [row["name"] if kind == "kinds" else int(row["name"]) for row in rows]
+                both = (shares, names) if kind == "kinds" else (names, shares)
+                found.setdefault(f"time-{kind}", []).append((activity, *both))
+    return found
+
+
+def test_every_chart_of_a_league_draws_the_numbers_of_the_page(desktop: Sheet) -> None:
+    data, drawn = data_of(desktop), drawn_in(desktop)
+    events = [(trace[1], len(trace[2])) for trace in drawn.pop("lineage")]
+    snapshots, forks, resets = (
+        [row["tick"] for row in data["lineage"][one]] for one in ("snapshots", "forks", "resets")
     )
-    curves = data_of(desktop)["learning"]["returns"]
-    assert drawn == [[policy, curve["ticks"], curve["mean"]] for policy, curve in curves.items()]
+    assert events[:3] == [(ticks, len(ticks)) for ticks in (snapshots, forks, resets)]
+    marks = {
+        policy: [(at["tick"], at["elo"]) for at in one["snapshots"].values()]
+        for policy, one in data["standings"]["curves"].items()
+    }
+    lines = [trace for trace in drawn["strengths-0"] if trace[0] is not None]
+    circles = [trace for trace in drawn["strengths-0"] if trace[0] is None]  # with the forks and resets after them
+    assert all(marks.values()) and len(circles) == len(marks)
+    for (_, x, y), expected in zip(circles, marks.values(), strict=True):
+        assert [*zip(x, y, strict=True)][: len(expected)] == expected
+    assert len(lines) > 3, "one has started over"
+    assert drawn | {"strengths-0": lines} == charts_of_a_run(data)
+
+
+def test_every_chart_of_a_run_draws_the_numbers_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    policies = {"blue": {"algorithm": "learners:LearnerWithActor"}, "red": {"algorithm": "random"}}
+    game = {"make": "touchdown", "kwargs": {"max_steps": 5}}
+    run = play(one_match(game, policies, ticks=200, results={"every": 20}), tmp_path)
+    with opened(browser, write_report(run.folder.path).as_uri()) as sheet:
+        drawn = drawn_in(sheet)
+        expected = charts_of_a_run(data_of(sheet))
+        assert {"learning-returns", "lengths-0", "lengths-0-time"} <= drawn.keys()
+        assert drawn == {chart: lines for chart, lines in expected.items() if lines}
+        assert sheet.complaints == []
+
+
+def test_every_chart_of_several_runs_draws_the_numbers_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    given = [(seed, number) for number in (2, 3) for seed in (0, 1)]
+    runs = [
+        write_league(tmp_path / f"{number}-{seed}", League(policies=number, episodes=200, rounds=1), seed=seed).path
+        for seed, number in given
+    ]
+    with opened(browser, write_comparison(runs, tmp_path / "page.html").as_uri()) as sheet:
+        data, drawn = data_of(sheet), drawn_in(sheet)
+        expected = {
+            title: [
+                (data["groups"][one["group"]]["label"], one["mean"]["ticks"], one["mean"]["mean"]) for one in groups
+            ]
+            for title, groups in data["curves"].items()
+        }
+        assert drawn == expected and expected
+        thin = "data.filter((trace) => trace.line.width === 1).map((trace) => [trace.x, trace.y])"
+        of_runs = sheet.page.evaluate(f"Object.values(arenaCharts.figures).map(({{ data }}) => {thin})")
+        assert of_runs == [
+            [[run["ticks"], run["values"]] for one in groups for run in one["runs"] if run["ticks"]]
+            for groups in data["curves"].values()
+        ]
+        assert sheet.complaints == []
 
 
 def test_plotly_knows_every_property_of_every_figure(desktop: Sheet) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from arena.league.ratings.davidson import ELO
@@ -17,7 +17,7 @@ _MOST = 200  # points of a curve
 _ALL = 1000  # points of all curves together: the variance of each takes a solution of the whole system
 
 
-class CurvePoint(NamedTuple):
+class CurvePoint(msgspec.Struct, frozen=True):
     """The strength of a policy at a tick of each match."""
 
     tick: int
