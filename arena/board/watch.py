@@ -17,6 +17,7 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
+import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -84,8 +85,9 @@ def _answer(files: RunFiles, wanted: Mapping[str, str]) -> Response:
     found = recorded(files.folder, table, _filters(wanted), known=files.replays)
     begin = _ROWS * (int(wanted["page"][:9]) if re.fullmatch(r"\d+", wanted.get("page", ""), re.ASCII) else 0)
     rows = msgspec.to_builtins([*records(files.folder, table, found[begin : begin + _ROWS])])
+    matches = np.unique(table.match[found])[:_ROWS].tolist()  # also those that have no row on this page
     answer = {"count": len(found), "rows": rows, "size": _ROWS, "policies": table.policies, "known": known}
-    return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+    return JSONResponse({**answer, "matches": matches}, headers={"Cache-Control": "no-store"})
 
 
 async def _stream(request: Request) -> Response:

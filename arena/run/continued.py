@@ -3,7 +3,7 @@
 The configuration says all of it before anything is planned, so the run is resumed, restarted and reported as any other:
 
     policies of both runs     `load`: the newest checkpoint of the earlier run
-    snapshots in its league   frozen policies (`blue-2000` for `blue@2000`), in `against` of the `matchmaking` of `blue`
+    snapshots in its league   frozen policies (`blue-2000` for `blue@2000`), in `against` where `matchmaking` has `blue`
     its standings             `league.prior`
 
 What does not fit the new games or algorithms stays behind, with a line.
@@ -66,9 +66,10 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
             loaded[name] = msgspec.structs.replace(policy, load=str(checkpoints[-1].resolve()))
     # Entries whose policies can have past selves as opponents; entries of two populations cannot.
     matchmakings = [entry for entry in chain(*config.listed) if isinstance(entry, Matchmaking)]
-    met = {policy for matchmaking in matchmakings if not matchmaking.versus for policy in matchmaking.policies}
+    met = {policy for each in matchmakings if not each.versus for policy in (*each.policies, *each.against)}
     past: dict[str, Player] = {}  # the snapshots among them
-    for player in map(player_of, chain.from_iterable(snapshots.values())):
+    players = [*map(player_of, chain.from_iterable(snapshots.values()))]
+    for player in players:
         name = f"{player.policy}-{player.tick}"
         if player.policy in loaded and player.policy in met and name not in config.policies:
             file, known = folder.snapshot_path(player.policy, player.tick), earlier.policies[player.policy]
@@ -90,7 +91,8 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
             continue
         names = {snapshot_name(player.policy, player.tick): name for name, player in past.items()}
         elo = {names.get(row.player, row.player): row.elo for row in chain(*tables[:1])}
-        count = pluralize(len(loaded.keys() & past.keys()), "snapshot")
+        taken, count = len(loaded.keys() & past.keys()), pluralize(len(players), "snapshot")
+        count = count if taken == len(players) else f"{taken} of {count}"
         begin = listed(sorted(loaded.keys() - past.keys()))
         prior = {name: round(found, 1) for name, found in elo.items() if name in made.policies}
         if made.round_count > 1 and len(prior) > 1:  # the ratings of a league begin with those of the earlier run
@@ -105,12 +107,12 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
 
 
 def _with_policies(config: Config, loaded: Mapping[str, Policy], past: Mapping[str, Player]) -> Config:
-    """The configuration with these policies; past snapshots join `against` in the matchmaking of their policies."""
+    """The configuration with these policies; past snapshots join `against` in matchmakings that have their policies."""
 
     def met(entry: Match | GeneratorEntry) -> Match | GeneratorEntry:
         if not isinstance(entry, Matchmaking) or entry.versus:
             return entry
-        joining = tuple(name for name, player in past.items() if player.policy in entry.policies)
+        joining = tuple(name for name, player in past.items() if player.policy in (*entry.policies, *entry.against))
         return msgspec.structs.replace(entry, against=(*entry.against, *joining))
 
     schedule = config.rounds

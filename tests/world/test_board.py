@@ -25,6 +25,7 @@ from arena.board.runs import rows_of
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.experiment.folder import ExperimentFolder
+from arena.records.folder import MANIFEST, match_path
 from arena.records.lock import FAILED, RunLock
 from arena.report.read_run import RunReader, read_run
 from arena.report.sections import page_data
@@ -323,6 +324,22 @@ def test_ctrl_c_ends_the_command_while_pages_are_open(runs: Path) -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_watch_names_the_matches_of_all_pages(client: httpx.Client, runs: Path) -> None:
+    folder = write_league(runs / "matches", LEAGUE)
+    lines = [json.loads(line) for line in folder.episodes.read_text().splitlines()]
+    first = [line for line in lines if (line["round"], line["match"]) == (0, 0) and not line.get("cut")]
+    for match in (0, 1):
+        place = match_path(folder.replays, match, round=0)
+        place.mkdir(parents=True)
+        (place / MANIFEST).touch()
+    newest = [{**line, "match": 1} for line in first[:1] * 60]
+    folder.episodes.write_text("".join(json.dumps(line) + "\n" for line in first + newest))
+    found = client.get("/watch-rows/matches").json()
+    assert {row["match"] for row in found["rows"]} == {1}
+    assert found["matches"] == [0, 1]
+    assert client.get("/watch-rows/matches?match=1").json()["matches"] == [1]
 
 
 def test_watch_reads_a_long_run_in_parts(client: httpx.Client, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

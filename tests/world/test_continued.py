@@ -78,6 +78,20 @@ def test_policies_snapshots_and_ratings_are_taken_over(
     assert played & past.keys(), "past selves are met"
 
 
+@pytest.mark.parametrize(("against", "taken"), [(["red", "rock"], "4 snapshots"), (["rock"], "2 of 4 snapshots")])
+def test_snapshots_are_taken_over_where_they_can_be_drawn(
+    against: list[str], taken: str, train: Callable[..., Printed], old: Path, tmp_path: Path
+) -> None:
+    met = {"env": "game", "policies": ["blue"], "against": against, "rule": "fictitious", "copies": 2}
+    every = {"env": "game", "policies": ["blue", "red", "rock"]}
+    data = league(ticks=2, rounds=2, checkpoint_every=2, matches=[{"matchmaking": met}, {"round_robin": every}])
+    assert f": blue, red; {taken} of its league" in train(data, "--continue", old).out
+    new = yaml.safe_load((tmp_path / "new" / "config.yaml").read_text())
+    past = [f"{name}-{tick}" for name in ("blue", "red") if name in ("blue", *against) for tick in (TICKS, 2 * TICKS)]
+    assert new["matches"][0]["matchmaking"]["against"] == [*against, *past]
+    assert [*new["policies"]] == ["blue", "red", "rock", *past]
+
+
 def test_policies_start_with_their_learned_weights(train: Callable[..., Printed], old: Path, tmp_path: Path) -> None:
     data = league(policies={**league()["policies"], "red": {"algorithm": "learners:RenamedLearner"}})
     data["policies"]["green"] = data["policies"]["blue"]

@@ -261,8 +261,7 @@ function fill(found) {
   at("newer").hidden = page === 0;
   at("older").hidden = (page + 1) * found.size >= found.count;
   document.querySelector("#rows tbody").replaceChildren(...found.rows.map(row));
-  const matches = [...new Set(found.rows.map((one) => one.match))].sort((a, b) => a - b);
-  at("newest").replaceChildren(...matches.map((match) => element("button", { type: "button", class: "quiet", onclick: () => newest(match) }, `newest of match ${match}`)));
+  at("newest").replaceChildren(...found.matches.map((match) => element("button", { type: "button", class: "quiet", onclick: () => newest(match) }, `newest of match ${match}`)));
 }
 
 const placeOf = (record) => [record.round, record.match, record.lane, record.episode].join("/");
