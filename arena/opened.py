@@ -100,9 +100,10 @@ class Run:
 
     @in_python()
     def standings(self, at: int | None = None) -> Table:
-        """A row for each player, the best first: `rank`, `player`, `elo`, `low` and `high` (95 %), games and points.
+        """A row for each player, the best first; empty if no two players have met in a game that counts.
 
-        Empty if no two players have met in a game that counts.
+        Columns: `rank` in its `table`, `player`, `elo`, `low` and `high` (95 %), `games`, `wins`, `draws`, `losses`,
+        `score` (points per game), `score_interval` (95 %), `table` and `scale`: `elo` of one scale can be compared.
 
         Args:
             at: the tick at which; None: the newest.
@@ -118,7 +119,8 @@ class Run:
         """Who beats whom: two rows for each pair that has met of the players of the report's matrix, at most 24.
 
         Columns: `player`, `opponent`, `score` (expected points per game, a draw is one half), `low` and `high` (95 %),
-        and `games`, on how many the score rests: older ones count less. For `at` and errors see `standings`.
+        and `games`, on how many the score rests: older ones count less. `arena standings --json` calls the first two
+        `row` and `column`, and has `interval`. For `at` and errors see `standings`.
         """
         from arena.terminal.standings import payoffs_of
 

@@ -45,7 +45,8 @@ def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
                 wrong = np.array([new != old for new, old in zip(typed.tolist(), array.ravel().tolist(), strict=True)])
         if not wrong.any():
             return None
-    return f"{array.reshape(-1)[int(np.argmax(wrong))]!s:.40} ({before})"
+    remedy = "; use integers" if kinds in ("fi", "fu") else ""
+    return f"{array.reshape(-1)[int(np.argmax(wrong))]!s:.40} ({before}{remedy})"
 
 
 _LIMITED = {"ii", "iu", "ui", "uu", "if", "uf", "ff"}

@@ -10,6 +10,7 @@ from arena import errors
 THIN = "\u202f"
 MINUS = "\u2212"
 NOTHING = "\u2013"
+ROUNDING = 1e-15  # what is smaller counts as the rounding error of numbers of about 1
 
 
 def count(value: float) -> str:
@@ -18,9 +19,10 @@ def count(value: float) -> str:
 
 
 def decimal(value: float) -> str:
-    """Two digits after the point, or three that tell something."""
+    """Two digits after the point, or three that tell something; the rounding error of a sum of about 1 is 0."""
     if not math.isfinite(value):
         return str(value)
+    value = 0.0 if abs(value) < ROUNDING else value
     small = value != 0 and not 0.01 <= abs(value) < 10_000
     return _signed(f"{value:.3g}" if small else f"{value + 0.0:,.2f}").replace(",", THIN)  # -0.0 has no sign
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -248,18 +249,23 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
             )
     for source, games in zip(sources[1:], found[1:], strict=True):
         difference = "" if set(found[0]) == set(games) else "its matches combine them differently"
+        remedy, env = "", next(iter(games.values())).env
         for field in reversed(_Game._fields):  # the first one in the end
             ours, others = (list(dict.fromkeys(getattr(game, field) for game in one)) for one in (games, found[0]))
             if field == "kwargs" and len(ours) == len(others) == 1 and ours != others:
-                changed = changed_values(json.loads(ours[0]), json.loads(others[0]))
-                texts = (f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in changed)
-                difference = "; ".join(texts) or difference
+                changed = [*changed_values(json.loads(ours[0]), json.loads(others[0]))]
+                if changed:
+                    difference = "; ".join(f"{field}.{key} {mine}, there {theirs}" for key, mine, theirs in changed)
+                    flags = (
+                        shlex.quote(f"envs.{env}.kwargs.{key}={mine if theirs == 'not set' else theirs}")
+                        for key, mine, theirs in changed
+                    )
+                    remedy = f", as with `{' '.join(f'--set {one}' for one in flags)}`, which holds for all of them"
             elif sorted(ours) != sorted(others):
-                difference = f"{field} {' and '.join(ours)}, there {' and '.join(others)}"
+                difference, remedy = f"{field} {' and '.join(ours)}, there {' and '.join(others)}", ""
         if difference:
             there = sources[0].path or sources[0].config.name
-            message = f"plays another game than {there}: {difference}; all players need the same game: set "
-            message += "`--set envs.NAME.kwargs.KEY=VALUE`, which holds for all of them"
+            message = f"plays another game than {there}: {difference}; all players need the same game{remedy}"
             raise ConfigError(message, source=source.path)
     return sources[0].config.envs, tuple(found[0].values())
 

@@ -574,6 +574,8 @@ def test_a_small_strip_is_lossless() -> None:
         ("elo", -0.3, "0"),
         ("elo", -54.2, "\u221254"),
         ("decimal", -0.0, "0.00"),
+        ("decimal", -1.735e-18, "0.00"),
+        ("decimal", -1.5e-14, "\u22121.5e\u221214"),
         ("portion", -1.1e-16, "0.000"),
         ("portion", -0.0436, "\u22120.044"),
     ],

@@ -129,7 +129,7 @@ def test_the_part_of_a_composite_observation_is_named() -> None:
     wrong = {**batch, "near": np.array([[0], [0], [np.nan]], np.float32)}
     with pytest.raises(GameError, match=r"'b' in lane 2 the observation\['near'\] \[nan\]; expected finite numbers"):
         validator.check_step(step([batch, wrong]))
-    with pytest.raises(GameError, match=r"'a' observations\['far'\] with the value 0.0 \(float32\)"):
+    with pytest.raises(GameError, match=r"'a' observations\['far'\] with the value 0.0 \(float32; use integers\)"):
         validator.check_step(step([{**batch, "far": np.zeros((LANES, 2), np.float32)}, batch]))
     with pytest.raises(GameError, match="'a' observations as a dict; expected a batch of the space Dict"):
         validator.check_step(step([{"near": batch["near"]}, batch]))

@@ -256,6 +256,13 @@ def test_newest_game_of_a_match_is_one_that_has_ended(go: Callable[..., Page], r
     expect(page.locator("#count")).to_have_text("No game of match 0 has ended yet.")
 
 
+def test_numbers_have_minus_signs_and_no_rounding_errors(go: Callable[..., Page]) -> None:
+    page = go("/watch/tictactoe")
+    values = [-1.735e-18, -1.5e-14, -0.12345, 0, 1e-15, None]
+    shown = page.evaluate("(values) => import('/static/games.js').then(({ number }) => values.map(number))", values)
+    assert shown == ["0", "\u22121.5e\u221214", "\u22120.1235", "0", "1e\u221215", "\u2013"]
+
+
 def test_a_closed_page_ends_its_game(browser: Browser, board: tuple[str, int], go: Callable[..., Page]) -> None:
     page = go("/watch/touchdown?episode=0/0/0/1&tick=3")
     page.wait_for_selector("#picture[data-tick='3']")

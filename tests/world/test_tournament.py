@@ -374,7 +374,10 @@ def test_mistake_is_refused_before_play(
     ("other", "words"),
     [
         ({"envs": {"g": {"make": "touchdown"}}}, "game touchdown, there matrix"),
-        ({"envs": {"g": OTHER}}, "kwargs.rounds 2, there 1"),
+        (
+            {"envs": {"g": OTHER}},
+            "kwargs.rounds 2, there 1; all players need the same game, as with `--set envs.g.kwargs.ro",
+        ),
         ({"matches": [{**LANES, "entities": [1, 0]}]}, "entities [[1], [0]]"),
     ],
 )

@@ -39,7 +39,8 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-export const number = (value) => (value === null || value === undefined ? "–" : String(+(+value).toPrecision(4)).replace("-", "−"));
+const settled = (value) => (Math.abs(value) < 1e-15 ? 0 : value); // rounding errors are 0, as in a report
+export const number = (value) => (value === null || value === undefined ? "–" : String(+(+settled(value)).toPrecision(4)).replaceAll("-", "−"));
 
 // A whole number in groups of three, as on the page of a run.
 export const whole = (value) => value.toLocaleString("en").replaceAll(",", "\u202f");
