@@ -84,7 +84,7 @@ LOST: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "float64 in float32": ({"value": 1e300, "declared": "float32"}, r"1e\+300 \(float64\)"),
     "int64 in float32": ({"value": 2**24 + 1, "declared": "float32"}, r"16777217 \(int64\)"),
-    "float in uint8": ({"value": 0.5}, r"0.5 \(float64\)"),
+    "float in uint8": ({"value": 0.5}, r"0.5 \(float64; use integers\)"),
     "larger than any": ({"value": 2**70}, rf"{2**70} \(object\)"),
 }
 
@@ -143,7 +143,7 @@ ACTIONS: list[tuple[Any, Any, str]] = [
     (Box(-1, 1, (1,), np.float32), np.array([1e300]), r"1e\+300 \(float64\)"),
     (spaces.MultiBinary(1), np.array([256]), r"256 \(int64\)"),
     (spaces.MultiDiscrete([3], dtype=np.int8), np.array([300]), r"300 \(int64\)"),
-    (spaces.Dict(a=spaces.Tuple([spaces.Discrete(3)])), {"a": (0.5,)}, r"0.5 \(float64\)"),
+    (spaces.Dict(a=spaces.Tuple([spaces.Discrete(3)])), {"a": (0.5,)}, r"0.5 \(float64; use integers\)"),
 ]
 
 

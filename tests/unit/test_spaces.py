@@ -98,8 +98,8 @@ FLAT = Box(-1, 1, (2,), np.float32)
 @pytest.mark.parametrize(
     ("space", "sample", "error", "words"),
     [
-        (Discrete(3), 0.5, TypeError, r"0.5 \(float64\) for Discrete"),
-        (MultiBinary(2), np.zeros(2), TypeError, r"0.0 \(float64\) for MultiBinary"),
+        (Discrete(3), 0.5, TypeError, r"0.5 \(float64; use integers\) for Discrete"),
+        (MultiBinary(2), np.zeros(2), TypeError, r"0.0 \(float64; use integers\) for MultiBinary"),
         (Box(0, 255, (2,), np.uint8), np.array([0, 256]), TypeError, r"256 \(int64\) for Box.*uint8"),
         (FLAT, np.zeros(2, np.complex64), TypeError, r"0j \(complex64\)"),
         (FLAT, np.array(["a", "b"]), TypeError, r"a \(<U1\)"),
