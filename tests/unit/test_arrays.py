@@ -70,7 +70,8 @@ def test_the_first_value_that_a_conversion_changes_is_named(given: Any, dtype: A
         array = np.array([np.asarray(edge).astype(given) for edge in edges])
     array = array[np.isfinite(array.astype(float))]
     wrong = [value for value in array if not survives(value, dtype)] if given != dtype else []
-    expected = f"{wrong[0]!s:.40} ({given})" if wrong else None
+    remedy = "; use integers" if array.dtype.kind == "f" and np.dtype(dtype).kind in "iu" else ""
+    expected = f"{wrong[0]!s:.40} ({given}{remedy})" if wrong else None
     assert lost_value(array, dtype) == expected
 
 

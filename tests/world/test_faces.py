@@ -142,7 +142,9 @@ def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
     assert caught.value.failure.exit_code == 2
 
 
-@pytest.mark.parametrize(("action", "message"), [(0.5, "0.5 .float64; use integers. for Discrete"), ([1, 2], "has the shape")])
+@pytest.mark.parametrize(
+    ("action", "message"), [(0.5, "0.5 .float64; use integers. for Discrete"), ([1, 2], "has the shape")]
+)
 def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: str, tmp_path: Path) -> None:
     data = solo("games:Countdown", "workers:Stepper", options={"action": action})
     with pytest.raises(RoleFailed, match=message):
