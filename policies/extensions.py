@@ -181,6 +181,20 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
+def own_encoder(network: nn.Module) -> Any:
+    """The module of the user that the option `encoder` has named, in a network or a part of it, whichever is around it.
+
+    Where several parts have one, that of the first part: `own_encoder(network.critics)` is that of the critics.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for module in network.modules():
+        if isinstance(module, UserEncoder):
+            return module.own
+    raise ConfigError("the network has no encoder of your own; name one", path="options.encoder")
+
+
 def encoder_of(
     options: Any,
     space: Space[Any],
