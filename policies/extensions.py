@@ -189,10 +189,10 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
-def own_encoder(network: nn.Module) -> Any:
+def user_encoder(network: nn.Module) -> Any:
     """The module of the user that the option `encoder` has named, in a network or a part of it, whichever is around it.
 
-    Where several parts have one, that of the first part: `own_encoder(network.critics)` is that of the critics.
+    Where several parts have one, that of the first part: `user_encoder(network.critics)` is that of the critics.
 
     Raises:
         ConfigError: there is none.

@@ -27,7 +27,7 @@ from policies.common.replay import Transitions
 from policies.common.rollout import Batch
 from policies.ddpg import DDPG
 from policies.dqn import DQN
-from policies.extensions import own_encoder
+from policies.extensions import user_encoder
 from policies.hppo import HPPO
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
@@ -119,7 +119,7 @@ def test_an_own_encoder_learns_and_goes_on_from_its_state(kind: Any, tmp_path: P
     made = played(kind, actions=actions_of(kind), **options, encoder=own)
     weights = {name: value for name, value in made.network.named_parameters() if name.endswith("own.weights")}
     assert len(weights) == 1 and next(iter(weights.values())).shape == (5, 3)
-    assert own_encoder(made.network).weights is next(iter(weights.values()))
+    assert user_encoder(made.network).weights is next(iter(weights.values()))
     fresh = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, encoder=own)
     (before,) = (value for name, value in fresh.network.named_parameters() if name.endswith("own.weights"))
     assert not torch.equal(before, next(iter(weights.values()))), "it has learned"
@@ -133,7 +133,7 @@ def test_a_memory_comes_after_an_own_encoder() -> None:
     options = {**PPO_OPTIONS, "recurrent": "gru", "hidden_size": 4, "sequence_length": 4}
     made = played(PPO, **options, encoder="own_parts:Net")
     assert made.network.encoder.memory_size == 8
-    assert own_encoder(made.network) is made.network.encoder.own.own
+    assert user_encoder(made.network) is made.network.encoder.own.own
     assert made.network.encoder.own.own.weights.grad is not None
     assert made.network.encoder.own.own.weights.grad.abs().sum() > 0
 
@@ -315,7 +315,7 @@ def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any, memory: d
     )
     assert first.shape == (8, 3)
     assert not torch.equal(first, second)
-    assert own_encoder(after.network.encoder if kind in (MADDPG, MASAC) else after.network).weights is second
+    assert user_encoder(after.network.encoder if kind in (MADDPG, MASAC) else after.network).weights is second
     assert after.group.logged[-1]["extra_loss"] > 0
     before.try_out()
     drawn, made_up = after.replay.sample(8, torch.Generator()), before.made_up_batch()
