@@ -38,6 +38,12 @@ Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
 """`package.module:Class`, or `{class: ..., options: {...}}`."""
 
 
+_CALLS = {
+    "encoder": ("space", "generator"),
+    "extra_loss": ("observation_space", "action_space", "seed=..."),
+}
+
+
 class LoadedClass(NamedTuple):
     """A class of the user's own and its options."""
 
@@ -56,7 +62,9 @@ class LoadedClass(NamedTuple):
                 if name not in known:
                     text = f"{self.name!r} has no option {name!r}; {nearest(name, known)}"
                     raise ConfigError(text, path=f"options.{option}.options") from error
-            raise self.failure("cannot be made", error, option) from error
+            call = ", ".join([*_CALLS[option], "**options"])
+            what = f"cannot be made as {self.name.rpartition(':')[2]}({call})"
+            raise self.failure(what, error, option) from error
 
     def failure(self, what: str, error: Exception, option: str) -> ConfigError:
         """An error in this class as a mistake of the user's, with the line that raised it."""
@@ -179,6 +187,20 @@ class UserEncoder(Encoder):
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
         return self.own(leaves)  # type: ignore[no-any-return]
+
+
+def user_encoder(network: nn.Module) -> Any:
+    """The module of the user that the option `encoder` has named, in a network or a part of it, whichever is around it.
+
+    Where several parts have one, that of the first part: `user_encoder(network.critics)` is that of the critics.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for module in network.modules():
+        if isinstance(module, UserEncoder):
+            return module.own
+    raise ConfigError("the network has no encoder of your own; name one", path="options.encoder")
 
 
 def encoder_of(

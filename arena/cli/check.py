@@ -90,6 +90,8 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
         policies[name] = PolicyPlan(name, policy.config, workers)
         share = max(share, -(-len(policy.workers) // len(workers)) if workers else 1)
         rollout = findings.policies[name].sizes.get("ticks per rollout") or policy.config.options.get("n_steps")
+        if policy.config.learns and not findings.policies[name].sizes:  # a worker of the user's own
+            ticks = max(ticks, min(_TICKS, _ROLLOUT_STEPS // lanes))
         if isinstance(rollout, int) and rollout < _ROLLOUT_TICKS and (rollout + 1) * lanes <= _ROLLOUT_STEPS:
             ticks = max(ticks, rollout + 1)
     ticks = min(ticks, plan.horizon)
@@ -113,5 +115,10 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
         updates = Counter(line["policy"] for line in JournalReader(folder.metrics))
     played = f"{pluralize(ticks, 'tick')} of {len(kept)} of {pluralize(len(plan.matches), 'match', 'matches')}"
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
+    untried = [
+        f"{name}: no update logged in {pluralize(ticks, 'tick')}; its learning may be untried"
+        for name, policy in policies.items()
+        if policy.config.learns and policy.workers and name not in updates
+    ]
     said = (event.data["text"] for event in events if event.kind == "message")
-    return [f"played: {played}{learned}", *(text for text in said if not text.startswith("run folder: "))]
+    return [f"played: {played}{learned}", *untried, *(text for text in said if not text.startswith("run folder: "))]

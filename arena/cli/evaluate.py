@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from statistics import fmean
 
 from arena.cli.arguments import positive_int
 from arena.config.fields import OutcomeRule
-from arena.errors import pluralize, shown
-from arena.league.ratings.intervals import half_of_mean
+from arena.errors import shown
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule
-from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import without_winner_text
-from arena.records.scoreboard import Scoreboard, Total
+from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.evaluate import EvaluationMatch, matches_of, play
-from arena.run.evaluation import alike_text, result_text
+from arena.run.evaluation import alike_text, measured, measured_text, result_text
 from arena.terminal.output import say
 
 
@@ -65,18 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
     for policy, title in evaluation.titles.items():
         say(f"{title}: {result_text(scoreboard.policies[policy])}")
-    measured: dict[str, Total] = {}  # what the game reports as `metrics`: per episode the mean over its seats
-    for record in JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True):
-        found: dict[str, list[float]] = {}
-        for metrics in (seat.metrics for seat in record.seats if not record.cut and isinstance(seat.metrics, dict)):
-            for name, value in metrics.items():
-                found.setdefault(name, []).append(value)
-        for name, values in found.items():
-            measured.setdefault(name, Total()).add([fmean(values)])
-    for name, total in sorted(measured.items()):
-        half = half_of_mean(total.count, total.deviation)
-        interval = "" if half is None else f" +- {half:.2g}"
-        say(f"{name}: {total.mean:.4g}{interval} in {pluralize(total.count, 'episode')}")
+    for name, values in sorted(measured(run).items()):
+        say(measured_text(name, values))
     rules: dict[str, OutcomeRule | None] = {}  # of games that do not say themselves that they have no winners
     decided = any(score.games.count for score in scoreboard.policies.values())
     for match in run.plan.matches:

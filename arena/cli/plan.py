@@ -220,7 +220,8 @@ def _policy_line(name: str, plan: Plan, examination: Preflight) -> str:
         examination.interfaces[match].in_turns or registry.external_kind(plan.matches[match].game.make)
         for match, _ in policy.workers
     )
-    sizes = [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
+    titles = ((title.replace("_", " "), size) for title, size in findings.sizes.items())
+    sizes = [f"{size} {title.replace('s ', ' ', 1) if size == 1 else title}" for title, size in titles]
     if findings.rows and not sizes:
         sizes.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
     parts += [f"at most {size}" if waits and "sample" in size else size for size in sizes]

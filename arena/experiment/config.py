@@ -107,6 +107,11 @@ def parse_experiment(data: Any, *, source: str = "", overrides: Sequence[str] = 
         if config.gpus > 1 and not config.gpus.is_integer():
             raise ConfigError(f"found {config.gpus:g}; expected a whole number, or a share of one device", path="gpus")
         given = [overriding.read(text) for text in overrides]
+        own = {*ExperimentConfig.__struct_fields__} - {*Config.__struct_fields__}
+        for item in given:
+            if (key := item.path.partition(".")[0]) in own:
+                message = f"`{key}` is a key of the experiment's file; `--set` changes the run"
+                raise ConfigError(message, source=f"--set {item.text}")
         sets = {"set": config.set} | {f"variants.{name}.set": entry.set for name, entry in config.variants.items()}
         for place, key in ((place, key) for place, values in sets.items() for key in values):
             if not overriding.is_path(str(key)):

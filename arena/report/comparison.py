@@ -78,6 +78,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     arena: str
     groups: list[Group]
+    repeated: list[str]  # labels of groups of which two runs have the same seed
     runs: list[ComparedRun]
     policies: list[ComparedPolicy]
     curves: dict[str, list[GroupCurves]]  # by the title of their chart
@@ -161,7 +162,9 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
                     found_curves.append(GroupCurves(number, single, mean))
             if found_curves:
                 charts[f"{name}: {title}"] = found_curves
-    return Comparison(__version__, groups, runs, policies, charts)
+    seeds = [[files[place].config.seed for place in places] for places in members]
+    repeated = [label for label, each in zip(labels, seeds, strict=True) if len({*each}) < len(each)]
+    return Comparison(__version__, groups, repeated, runs, policies, charts)
 
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Floats]:

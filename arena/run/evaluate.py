@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
@@ -32,7 +33,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
 from arena.run.console import CONSOLE_OUTPUT, Output
-from arena.run.evaluation import alike, episodes_per_lane
+from arena.run.evaluation import alike, episodes_per_lane, measured
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -89,7 +90,8 @@ def evaluate(
         a row for each policy and checkpoint: `checkpoint`, `policy`, `against`, `episodes`, `return` (the mean),
         `return_std`, its 95 % interval from `return_low` to `return_high`, `length` in ticks, `games` that had a winner
         or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all games of the same players had one
-        length and return, so there is no interval; nor is there of one episode), and `folder` of the records.
+        length and return, so there is no interval; nor is there of one episode), `folder` of the records, and
+        `metrics/NAME`: the mean of each of the game's `metrics`, over all seats.
 
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
@@ -99,7 +101,7 @@ def evaluate(
     rows, listener = Table(), Listener(None)
 
     def add(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
-        same = alike(run)
+        same, means = alike(run), {f"metrics/{name}": fmean(values) for name, values in measured(run).items()}
         for policy in match.titles:
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]
@@ -107,7 +109,7 @@ def evaluate(
             half = None if line["alike"] else half_of_mean(line["episodes"], line["return_std"])
             for name, side in (("return_low", -1), ("return_high", 1)):
                 line[name] = None if half is None else line["return"] + side * half
-            rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path})
+            rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path, **means})
 
     if episodes < 1:
         raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")

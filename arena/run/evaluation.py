@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean, stdev
 
 import msgspec
 
@@ -105,6 +106,30 @@ def alike_text(evaluation: Run, *, remedy: str) -> list[str]:
     `remedy` is the setting that makes its policies sample their actions.
     """
     return repetition_text(alike(evaluation), remedy=remedy)
+
+
+def measured(evaluation: Run) -> dict[str, list[float]]:
+    """What the game reports as `metrics`, by name: per episode the mean over its seats."""
+    values: dict[str, list[float]] = {}
+    for record in JournalReader(evaluation.folder.episodes).lines(EpisodeRecord, missing_ok=True):
+        found: dict[str, list[float]] = {}
+        for metrics in (seat.metrics for seat in record.seats if not record.cut and isinstance(seat.metrics, dict)):
+            for name, value in metrics.items():
+                found.setdefault(name, []).append(value)
+        for name, of_seats in found.items():
+            values.setdefault(name, []).append(fmean(of_seats))
+    return values
+
+
+def measured_text(name: str, values: Sequence[float]) -> str:
+    """The mean of a game's metric with its 95 % interval: Wilson's where each value is 0 or 1."""
+    if {*values} <= {0.0, 1.0}:
+        low, high = of_share(sum(values), len(values))
+        interval = f" [{low:.3g}, {high:.3g}]"
+    else:
+        half = half_of_mean(len(values), stdev(values) if len(values) > 1 else 0.0)
+        interval = "" if half is None else f" +- {half:.2g}"
+    return f"{name}: {fmean(values):.4g}{interval} in {pluralize(len(values), 'episode')}"
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:

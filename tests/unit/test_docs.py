@@ -141,6 +141,18 @@ def test_every_option_of_a_built_in_game_is_named_with_its_default(name: str) ->
                 assert f"`{option}` {str(parameter.default).lower()}" in described
 
 
+def test_calls_of_the_group_are_named_with_their_signatures() -> None:
+    section = readme.PAGES["docs/writing-algorithms.md"].section("The group")
+    calls = [
+        call for call in re.findall(r"`(\w+)(\([^`]*\))`", section) if hasattr(Group, call[0]) and "..." not in call[1]
+    ]
+    assert len(calls) > 10
+    for name, written in calls:
+        _, *given = inspect.signature(getattr(Group, name)).parameters.values()  # without `self`
+        plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in given]
+        assert written == str(inspect.Signature(plain)), name
+
+
 def test_every_wrapper_and_algorithm_is_named() -> None:
     assert set(registry.WRAPPERS) <= set(readme.PAGES["docs/wrappers.md"].table("Wrappers"))
     table = readme.PAGES["docs/algorithms/index.md"].prose

@@ -193,6 +193,8 @@ def test_mistakes_of_a_trial_name_its_values() -> None:
 
 
 def test_mistakes_of_the_command_line_name_the_option() -> None:
+    with pytest.raises(ConfigError, match=r"^--set metric=x: `metric` is a key of the experiment's file; `--set`"):
+        parse_experiment({"run": RUN}, overrides=["metric=x"])
     file = parse_experiment({"run": RUN}, source="sweep.yaml", overrides=["ticks=-3"])
     with pytest.raises(ConfigError, match=r"^--set ticks=-3: ticks: found -3"):
         plan_experiment(file)

@@ -27,6 +27,7 @@ from policies.common.replay import Transitions
 from policies.common.rollout import Batch
 from policies.ddpg import DDPG
 from policies.dqn import DQN
+from policies.extensions import user_encoder
 from policies.hppo import HPPO
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
@@ -118,6 +119,7 @@ def test_an_own_encoder_learns_and_goes_on_from_its_state(kind: Any, tmp_path: P
     made = played(kind, actions=actions_of(kind), **options, encoder=own)
     weights = {name: value for name, value in made.network.named_parameters() if name.endswith("own.weights")}
     assert len(weights) == 1 and next(iter(weights.values())).shape == (5, 3)
+    assert user_encoder(made.network).weights is next(iter(weights.values()))
     fresh = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, encoder=own)
     (before,) = (value for name, value in fresh.network.named_parameters() if name.endswith("own.weights"))
     assert not torch.equal(before, next(iter(weights.values()))), "it has learned"
@@ -131,6 +133,7 @@ def test_a_memory_comes_after_an_own_encoder() -> None:
     options = {**PPO_OPTIONS, "recurrent": "gru", "hidden_size": 4, "sequence_length": 4}
     made = played(PPO, **options, encoder="own_parts:Net")
     assert made.network.encoder.memory_size == 8
+    assert user_encoder(made.network) is made.network.encoder.own.own
     assert made.network.encoder.own.own.weights.grad is not None
     assert made.network.encoder.own.own.weights.grad.abs().sum() > 0
 
@@ -139,7 +142,7 @@ def test_a_memory_comes_after_an_own_encoder() -> None:
     ("given", "message"),
     [
         ("own_parts:Nett", "'own_parts:Nett': .*did you mean 'Net'"),
-        ("own_parts:Decay", "cannot be made: .*unexpected|cannot be made"),
+        ("own_parts:Decay", "cannot be made as Decay"),
         ({"class": "own_parts:Net", "opts": {}}, r'expected "package.module:Class"'),
         ("own_parts:Narrow", r"gives \[2, 7\] for 2 rows; expected \[2, 8\]"),
         ("gymnasium.spaces:Space", "is no torch module with an attribute `features`|cannot be made"),
@@ -156,7 +159,8 @@ def test_unknown_option_of_an_own_class_is_refused_with_the_nearest_one() -> Non
     with pytest.raises(ConfigError, match="'own_parts:Net' has no option 'widht'; did you mean 'width'") as caught:
         PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own)
     assert caught.value.path == "options.encoder.options"
-    with pytest.raises(ConfigError, match=r"cannot be made: TypeError: (?s:.*) \(.*own_parts.py, line \d+\)$"):
+    words = r"cannot be made as Net\(space, generator, \*\*options\): TypeError: (?s:.*) \(.*own_parts.py, line \d+\)$"
+    with pytest.raises(ConfigError, match=words):
         PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own | {"options": {"width": {}}})
 
 
@@ -311,6 +315,7 @@ def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any, memory: d
     )
     assert first.shape == (8, 3)
     assert not torch.equal(first, second)
+    assert user_encoder(after.network.encoder if kind in (MADDPG, MASAC) else after.network).weights is second
     assert after.group.logged[-1]["extra_loss"] > 0
     before.try_out()
     drawn, made_up = after.replay.sample(8, torch.Generator()), before.made_up_batch()

@@ -902,6 +902,13 @@ def test_page_of_several_runs_holds_its_numbers(runs: list[Path], tmp_path: Path
         assert json.loads(value) == found
 
 
+def test_page_says_that_runs_of_one_seed_are_no_samples(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "copy")
+    words = "runs have the same seed: they are no independent samples"
+    assert words in write_comparison([*runs, tmp_path / "copy"], tmp_path / "all.html").read_text()
+    assert words not in write_comparison(runs[2:], tmp_path / "all.html").read_text()
+
+
 def test_run_named_twice_is_refused(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="named twice"):
         write_comparison([runs[0], runs[0]], tmp_path / "all.html")

@@ -228,7 +228,8 @@ def test_wrong_values_are_told_in_one_sentence(policy: Any, game: Any, words: st
         (own("", "Savers"), {}, "played: 130 ticks of 1 of 1 match; blue: 2 updates\n"),
         (own("returns"), {}, "run() has returned after 5 of 1000 ticks; the seat idles\n"),
         (policy_of("ppo", **ROLLOUT | {"n_steps": 200}), {}, "played: 201 ticks of 1 of 1 match; blue: 1 update\n"),
-        (policy_of("ppo", **ROLLOUT | {"n_steps": 900}), {}, "played: 130 ticks of 1 of 1 match\n"),
+        (policy_of("ppo", **ROLLOUT | {"n_steps": 900}), {}, "\nblue: no update logged in 130 ticks; its learning may"),
+        (own(""), {"lanes": 40}, "played: 102 ticks of 1 of 1 match; blue: 2 updates\n"),
         (policy_of("dqn", learning_starts=7000), {"copies": 4}, "played: 130 ticks of 2 of 4 matches\n"),
     ],
 )  # fmt: skip

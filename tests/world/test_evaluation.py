@@ -22,6 +22,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import RunLock
 from arena.run import evaluation as evaluating
 from arena.run import lead, loop
+from arena.run.evaluate import evaluate
 from arena.run.prepare import prepare
 from in_process import one_match
 
@@ -254,3 +255,12 @@ def test_evaluate_prints_what_the_game_measures(
     assert main(["evaluate", "run.yaml", "--episodes", "6"]) == 0
     # In episodes 2, 4 and 6 their number + 1: the mean 5, and the t-interval 4.303 * 2 / sqrt(3).
     assert "score: 5 +- 5 in 3 episodes\n" in capsys.readouterr().out
+    assert [row["metrics/score"] for row in evaluate("run.yaml", 6)] == [5.0]
+
+
+def test_a_metric_of_zeros_and_ones_has_the_interval_of_a_share() -> None:
+    assert (
+        evaluating.measured_text("met", [1.0] * 112) == "met: 1 [0.967, 1] in 112 episodes"
+    )  # Wilson: 1 / (1 + 1.96^2 / 112)
+    assert evaluating.measured_text("met", [1.0, 2.0, 3.0]) == "met: 2 +- 2.5 in 3 episodes"  # 4.303 / sqrt(3)
+    assert evaluating.measured_text("met", [2.0]) == "met: 2 in 1 episode"
