@@ -80,7 +80,8 @@ class Policy:
         A policy with a memory goes on with what it has seen before, row by row; see `reset`.
 
         Args:
-            observation: a sample of the observation space, or a batched one with the leading axis N.
+            observation: a sample of the observation space, or a batched one with the leading axis N; numbers of another
+                dtype that the space's dtype holds are converted.
             info: of the game, of a vector environment, or one of each row; `action_mask` says which actions are
                 allowed. Or the mask itself.
             mask: [mask_size] or [N, mask_size], in the place of an info; None: all actions are allowed.
@@ -122,6 +123,8 @@ class Policy:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
             mask = None if mask is None else mask[None]
+        pairs = zip(arrays, leaves, strict=True)  # as in training
+        arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
         observations, infos, acting = unflatten(self.observation_space, arrays), {}, slice(None)
         rows = len(arrays[0])
         if self.team > 1 and (single or rows % self.team or entity is not None):

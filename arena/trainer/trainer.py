@@ -285,7 +285,8 @@ class Trainer:
                 log_to_folder(loop.run)
                 while (status := loop.play_stage()) is None:
                     run = loop.run  # more belongs to the iteration: its leg, its evaluation, or the end of the run
-                    if not (run.leg.start == started or is_due(run) or run.concluded or self._rule_met):
+                    ends = run.concluded or self._rule_met or loop.state.stop.by
+                    if not (run.leg.start == started or is_due(run) or ends):
                         break
             except KeyboardInterrupt:
                 self._interrupted = True

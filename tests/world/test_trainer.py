@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from test_results_in_runs import DUEL, LEAGUE, RANDOM, left, train
 
-from arena import Trainer
+import arena
+from arena import Callback, CallbackEntry, Trainer
 from arena.errors import BudgetReached, ConfigError, RunFailed
 from arena.league.sources import Source
 from arena.records import checkpoint, read_results
@@ -101,6 +102,36 @@ def test_results_equal_the_file_and_end_with_the_last_tick(tmp_path: Path) -> No
     with Trainer.restore(tmp_path / "run", ticks=120) as longer:
         assert longer.train()["done"]
     assert without_clock(tmp_path / "run")[-1] == without_clock(train(DUEL, tmp_path / "whole"))[-1]
+
+
+class StopsAt(Callback):
+    def __init__(self, method: str = "on_result") -> None:
+        setattr(self, method, lambda *_: self.stop())
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        pass
+
+    def on_evaluation(self, tick: int, lines: Any, folder: Path) -> None:
+        pass
+
+
+@pytest.mark.parametrize("method", ["on_result", "on_evaluation"])
+@pytest.mark.parametrize("as_object", [False, True])
+def test_stop_of_a_callback_at_a_boundary_ends_the_run_there(method: str, as_object: bool, tmp_path: Path) -> None:
+    entry = CallbackEntry(class_=StopsAt, options={"method": method})
+    data = {"name": "test", **TWENTY, **({} if as_object else {"callbacks": [entry]})}
+    end = 20 if method == "on_result" else 40
+    with Trainer(data, run_dir=tmp_path / "run", callbacks=[StopsAt(method)] if as_object else ()) as trainer:
+        assert [result["ticks"] for result in trainer] == list(range(20, end + 1, 20))
+        assert (trainer.done, trainer.ticks) == (True, end)
+        with pytest.raises(BudgetReached):
+            trainer.train()
+    if not as_object:
+        found = arena.train(data, tmp_path / "train", ranks=1)
+        assert (found.ticks, found.finished, found.stopped_by) == (end, False, "callback")
+        same(tmp_path / "run", tmp_path / "train")
+    with Trainer.restore(tmp_path / "run", overrides={"callbacks": []}) as trainer:
+        assert [result["ticks"] for result in trainer] == list(range(end + 20, 161, 20))
 
 
 def test_league_can_be_iterated_too(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ class Root:
             self._at_boundary(replace(run, leg=leg), step.stopped_at is not None)
             if results.met is not None and step.stopped_at is None:
                 return NextStep(following=leg)  # `next_stage` finds that the stop rule is met
-        return step
+        return legs.next_step(run, leg, stopping=memory.stop.requested)  # `on_result` may have asked for it
 
 
 @contextmanager
