@@ -138,7 +138,9 @@ class Callback:
     def stop(self) -> None:
         """Ends the run early, as a signal does: everything is saved, and `--resume` can continue it.
 
-        May be called in any of the methods. The run exits with 0.
+        May be called in any of the methods. The run exits with 0. It ends at the boundary if that method belongs to
+        one (`on_checkpoint`, `on_evaluation`, `on_result` at the end of a leg); else within a second or so, at a tick
+        that differs from run to run.
         """
         self._wants_end = True
 

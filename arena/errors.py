@@ -260,6 +260,8 @@ def in_python(*, resume: str = "resume=True") -> Iterator[None]:
 
     def argument(found: re.Match[str]) -> str:
         _, flag, name = found.groups()
+        if name == "ticks" and resume == "resume=True":  # functions have no such argument, a Trainer has
+            return "replace(config, ticks=...)"
         return resume if flag == "resume" else f"{flag}=True" if flag else f"{name.replace('-', '_')}=" if name else ""
 
     try:

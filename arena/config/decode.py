@@ -287,11 +287,13 @@ def named(value: Any, path: str) -> Any:
         return items if isinstance(value, list) else tuple(items)  # a key may be one
     if isinstance(value, numbers.Real):  # also one of NumPy
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise ConfigError(
-        f"found {show(value)}, of the class {type(value).__name__}; a configuration holds numbers, texts, lists and "
-        "mappings, and classes and functions in the place of their names",
-        path=path,
-    )
+    of = type(value).__name__
+    remedy = "a configuration holds numbers, texts, lists and mappings, and classes and functions for their names"
+    if path.endswith(".make"):
+        remedy = "pass the class, its arguments in `kwargs`"
+    elif path.startswith("callbacks["):
+        remedy = f"name the class, as CallbackEntry(class_={of}, options={{...}}), or pass it to Trainer(callbacks=[...])"
+    raise ConfigError(f"found {show(value)}, of the class {of}; {remedy}", path=path)
 
 
 def is_name(name: Any) -> bool:

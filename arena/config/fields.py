@@ -48,7 +48,10 @@ class _KeysMeta(msgspec.StructMeta, ABCMeta):
         def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
             if unknown := next((name for name in kwargs if name not in cls.__struct_fields__), None):
                 raise TypeError(f"{cls.__name__} has no key {unknown!r}; {nearest_key(unknown, cls.__struct_fields__)}")
-            return super().__call__(*args, **kwargs)
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError as error:  # a required key is missing
+                raise TypeError(f"{cls.__name__}: {error}") from None
 
 
 class Keys(msgspec.Struct, metaclass=_KeysMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -215,11 +215,17 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
     Returns:
         the environments, and descriptions with two sides; lanes are those of the first source.
     """
-    found = []
+    found, first = [], ()
     for source in sources:
         with located(source=source.path):
             refuse_external(source.config)
             matches = make_plan(source.config).matches
+            first = first or matches
+            makes = [dict.fromkeys(match.game.make for match in one) for one in (matches, first)]
+            if makes[0].keys().isdisjoint(makes[1]):
+                mine, theirs = map(" and ".join, makes)
+                there = sources[0].path or sources[0].config.name
+                raise ConfigError(f"plays another game than {there}: game {mine}, there {theirs}")
             alone = next((match for match in matches if len(_sides(match)) != 2), None)
             if alone is not None and len({match.game.make for match in matches}) > 1:
                 names = ", ".join(dict.fromkeys(match.env for match in matches))

@@ -69,8 +69,8 @@ def resumed(run: Run, config: Config) -> Run:
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
             f"Go back to that, {_CURRICULUM if any('kwargs' in one for one in differences) else ''}or start a new run "
-            "that begins with the policies of this one, by `load` or by "
-            f"arena train NEW.yaml --continue {folder.config.parent}",
+            "that begins with the policies of this one, by `load`, or in a "
+            f"shell by arena train NEW.yaml --continue {folder.config.parent}",
             source=str(folder.config),
         )
     passed_over: list[str] = []

@@ -103,12 +103,15 @@ class TournamentResult(NamedTuple):
         decided: whether the order is certain up to `error`.
         games: that count.
         run_dir: the folder of the games, a run folder.
+        undecided: a row for each two neighbors that keep the order open: `upper`, `lower`, `probability` that it is the
+            other way round, `equal`, `games_left`: about how many more of their games settle it; 0: not known.
     """
 
     standings: opened.Table
     decided: bool
     games: int
     run_dir: Path
+    undecided: opened.Table
 
 
 @in_python()
@@ -164,8 +167,9 @@ def tournament(
     )
 
     def keep(run: Run, outcome: Outcome) -> None:
-        rows = opened.Table(table_data(outcome.table.tables))
-        results.append(TournamentResult(rows, outcome.table.decided, outcome.played.results.games, run.path))
+        found, games = outcome.table, outcome.played.results.games
+        rows, pairs = opened.Table(table_data(found.tables)), opened.Table(pair._asdict() for pair in found.open)
+        results.append(TournamentResult(rows, found.decided, games, run.path, pairs))
 
     with untouched_process():
         command = TournamentRun(entry, lambda _: None, keep)

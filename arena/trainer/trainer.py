@@ -242,7 +242,7 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether the last tick was played, or a stop rule is met."""
+        """Whether the last tick was played, a stop rule is met, or a callback has called `stop()`."""
         run = self._loop.run
         return self._is_over or run.leg.start >= run.plan.horizon or self._rule_met
 

@@ -121,6 +121,8 @@ def test_tournament_across_runs_is_one_table(
     assert json.loads(json.dumps(result.standings)) == printed["players"]
     assert (result.decided, result.games) == (printed["decided"], printed["games"])
     assert len(result.standings.to_pandas()) == 3
+    assert bool(result.undecided) == (not result.decided)
+    assert all(pair["probability"] > 0 and pair["games_left"] >= 0 for pair in result.undecided)
 
 
 def test_configuration_of_python_plays_beside_runs(runs: Path, tmp_path: Path) -> None:

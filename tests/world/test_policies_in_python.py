@@ -67,6 +67,7 @@ def test_every_algorithm_acts_in_every_way_as_in_its_run(name: str, seats: list[
         ways = {
             "one by one": [policy.act(one, entity=place) for place, one in enumerate(seen)],
             "a batch of a team": policy.act(both),
+            "numbers of another dtype": policy.act(both.astype(np.float64)),
             "a player": [trainer.policy("blue").act(one, entity=place) for place, one in enumerate(seen)],
             "Trainer.compute_action": [
                 trainer.compute_action(one, policy="blue", entity=place) for place, one in enumerate(seen)

@@ -162,10 +162,10 @@ def test_resume_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     assert (result.run_dir, result.ticks, result.finished) == (tmp_path / "run", 80, True)
     arena.train(whole, tmp_path / "whole", ranks=1)
     assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == (tmp_path / "whole" / "episodes.jsonl").read_bytes()
-    with pytest.raises(arena.ConfigError, match="there is nothing left to do; ask for more with ticks="):
+    with pytest.raises(arena.ConfigError, match=r"there is nothing left to do; ask for more with replace\(config, ticks="):
         arena.train(whole, tmp_path / "run", ranks=1, resume=True)
     with pytest.raises(
-        arena.ConfigError, match=r"resume=True goes on with the same policies .* by `load` or by arena tra"
+        arena.ConfigError, match=r"resume=True goes on with the same policies .* by `load`, or in a shell by arena tra"
     ):
         game = {"game": arena.Env(make="matrix", kwargs={"game": "matching_pennies"})}
         arena.train(made(envs=game), tmp_path / "run", ranks=1, resume=True)
@@ -242,7 +242,7 @@ def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
             made(**{key: 3})
     with pytest.raises(TypeError, match="PastSelves has no key 'self_ply'; did you mean 'self_play'"):
         arena.PastSelves(**{"self_ply": 0.5})
-    with pytest.raises(TypeError, match="Missing required argument 'algorithm'"):
+    with pytest.raises(TypeError, match="Policy: Missing required argument 'algorithm'"):
         arena.Policy()
 
 
@@ -384,12 +384,12 @@ holds_itself["itself"] = holds_itself
         ({"rounds": ((arena.Match(env="game", seats=("blue", "red")),),)}, "matches: is not allowed beside a list of"),
         ({"evaluation": arena.Evaluation(every=7)}, "evaluation.every: found 7: policies are evaluated where"),
         ({"league": arena.League(decided=arena.Decided())}, "league: has no effect with one round"),
-        ({"envs": {"game": arena.Env(make=Lonely())}}, "envs.game.make: found <.*, of the class Lonely; a conf"),
-        ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; a conf"),
+        ({"envs": {"game": arena.Env(make=Lonely())}}, "envs.game.make: found <.*, of the class Lonely; pass the class, its arg"),
+        ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; pass the class, its arg"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs=holds_itself)}}, "a part of it holds itself"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs={"game": object()})}}, "envs.game.kwargs.game: found <obj"),
         ({"matches": arena.Match(env="game", seats=["blue"])}, r"matches: found .* expected a list; put a single one"),
-        ({"callbacks": (arena.Callback(),)}, r"callbacks\[0\]: found <.*, of the class Callback"),
+        ({"callbacks": (arena.Callback(),)}, r"callbacks\[0\]: found <.*, of the class Callback; .*CallbackEntry\(cl"),
         ({"policies": dict.fromkeys(("blue", "red"), arena.Policy(algorithm="popo", frozen=True))}, "'popo'"),
     ],
 )
