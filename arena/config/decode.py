@@ -292,7 +292,9 @@ def named(value: Any, path: str) -> Any:
     if path.endswith(".make"):
         remedy = "pass the class, its arguments in `kwargs`"
     elif path.startswith("callbacks["):
-        remedy = f"name the class, as CallbackEntry(class_={of}, options={{...}}), or pass it to Trainer(callbacks=[...])"
+        remedy = (
+            f"name the class, as CallbackEntry(class_={of}, options={{...}}), or pass it to Trainer(callbacks=[...])"
+        )
     raise ConfigError(f"found {show(value)}, of the class {of}; {remedy}", path=path)
 
 

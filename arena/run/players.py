@@ -215,7 +215,8 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
     Returns:
         the environments, and descriptions with two sides; lanes are those of the first source.
     """
-    found, first = [], ()
+    found: list[dict[_Game, Match]] = []
+    first: tuple[MatchPlan, ...] = ()
     for source in sources:
         with located(source=source.path):
             refuse_external(source.config)

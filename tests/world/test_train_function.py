@@ -162,7 +162,9 @@ def test_resume_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     assert (result.run_dir, result.ticks, result.finished) == (tmp_path / "run", 80, True)
     arena.train(whole, tmp_path / "whole", ranks=1)
     assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == (tmp_path / "whole" / "episodes.jsonl").read_bytes()
-    with pytest.raises(arena.ConfigError, match=r"there is nothing left to do; ask for more with replace\(config, ticks="):
+    with pytest.raises(
+        arena.ConfigError, match=r"there is nothing left to do; ask for more with replace\(config, ticks="
+    ):
         arena.train(whole, tmp_path / "run", ranks=1, resume=True)
     with pytest.raises(
         arena.ConfigError, match=r"resume=True goes on with the same policies .* by `load`, or in a shell by arena tra"
@@ -384,8 +386,14 @@ holds_itself["itself"] = holds_itself
         ({"rounds": ((arena.Match(env="game", seats=("blue", "red")),),)}, "matches: is not allowed beside a list of"),
         ({"evaluation": arena.Evaluation(every=7)}, "evaluation.every: found 7: policies are evaluated where"),
         ({"league": arena.League(decided=arena.Decided())}, "league: has no effect with one round"),
-        ({"envs": {"game": arena.Env(make=Lonely())}}, "envs.game.make: found <.*, of the class Lonely; pass the class, its arg"),
-        ({"envs": {"game": arena.Env(make=partial(Lonely))}}, "envs.game.make: found .*, of the class partial; pass the class, its arg"),
+        (
+            {"envs": {"game": arena.Env(make=Lonely())}},
+            "envs.game.make: found <.*, of the class Lonely; pass the class, its arg",
+        ),
+        (
+            {"envs": {"game": arena.Env(make=partial(Lonely))}},
+            "envs.game.make: found .*, of the class partial; pass the class, its arg",
+        ),
         ({"envs": {"game": arena.Env(make="matrix", kwargs=holds_itself)}}, "a part of it holds itself"),
         ({"envs": {"game": arena.Env(make="matrix", kwargs={"game": object()})}}, "envs.game.kwargs.game: found <obj"),
         ({"matches": arena.Match(env="game", seats=["blue"])}, r"matches: found .* expected a list; put a single one"),
