@@ -153,7 +153,7 @@ class Leader:
         if leg.start and run.episodes is None and measure_alone(run, ends=is_over(run, state)):
             with _results(run, state):
                 _callbacks(run, state).evaluation(leg.start, [], run.folder.evaluation_path(leg.start))
-        if self._asked_to_stop(run):
+        if self._stop_requested(run):
             return None
         if not (run.concluded or is_due(run) or rule_met(run, state.results) is not None):
             if state.controller is not None:
@@ -211,7 +211,7 @@ class Leader:
             _callbacks(run, state).evaluation(start, list(map(as_read, lines)), played.path)
         return run.leg
 
-    def _asked_to_stop(self, run: Run) -> bool:
+    def _stop_requested(self, run: Run) -> bool:
         """Whether a callback has asked between two legs to end the run, which is not over."""
         state = self._state
         if not state.stop.by or run.episodes is not None:
@@ -221,7 +221,7 @@ class Leader:
     def conclude(self, run: Run) -> int:
         """Shows the result of a run that has ended between two legs; returns the exit status."""
         self._log_death(run)
-        if self._asked_to_stop(run):
+        if self._stop_requested(run):
             self._end(run)
             return self.stopped(run, run.leg.start)
         with _results(run, self._state) as results:
