@@ -11,14 +11,11 @@ from typing import Any
 
 from griffe import Attribute, Class, Docstring, DocstringParameter, DocstringSectionParameters, Extension, Module
 
-import arena
-
 _GIVEN = re.compile(
     r"arena\.(seat\..*Proxy|group\..*Group|opened\.Run|serving\..*|trainer\.player\..*|experiment\..*\.(Outcome|Trial)"
     r"|external\.actor\.(Remote\w+|Forward)|external\.slots\.Slots|league\.view\..*)$"
 )
 """Classes that no program makes objects of: how they are made is left out."""
-_PUBLIC = {struct: name for structs in arena._KEYS.values() for name, struct in structs.items()}
 _COMMENT = re.compile(r"  # (.+)$")
 _KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
 _NULL = re.compile(r"\bnull\b")
@@ -58,7 +55,7 @@ def _describe(cls: Class, docstring: Docstring) -> None:
                 continue
             fields[member.name] = DocstringParameter(
                 member.name,
-                annotation=_named(member.annotation),
+                annotation=str(member.annotation),
                 description=listed.get(member.name) or _comment_of(member),
                 value=_default(member.value),
             )
@@ -76,14 +73,9 @@ def _comment_of(field: Attribute) -> str:
     return _SHAPE.sub(r"`\1`", _NULL.sub("None", text))
 
 
-def _named(expression: Any) -> str:
-    """An annotation or a value, with the public names of a configuration's structs."""
-    return re.sub(r"\w+", lambda word: _PUBLIC.get(word[0], word[0]), str(expression))
-
-
 def _default(value: Any) -> str | None:
     """The default that a field's value gives; None: it has none."""
-    text = "" if value is None else _named(value)
+    text = "" if value is None else str(value)
     if "field(" not in text:
         return text or None
     found = re.search(r"default(?:_factory)?=([^,)]+)", text)
