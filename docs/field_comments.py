@@ -16,6 +16,8 @@ _GIVEN = re.compile(
     r"|external\.actor\.(Remote\w+|Forward)|external\.slots\.Slots|league\.view\..*)$"
 )
 """Classes that no program makes objects of: how they are made is left out."""
+_ALIASES = {"ListOf": "Sequence", "MapOf[": "Mapping[str, "}  # what a type checker sees
+_ALIAS = re.compile(r"ListOf|MapOf\[")
 _COMMENT = re.compile(r"  # (.+)$")
 _KINDS = re.compile(r"\b(NamedTuple|Struct|dataclass)\b")
 _NULL = re.compile(r"\bnull\b")
@@ -55,7 +57,7 @@ def _describe(cls: Class, docstring: Docstring) -> None:
                 continue
             fields[member.name] = DocstringParameter(
                 member.name,
-                annotation=str(member.annotation),
+                annotation=_ALIAS.sub(lambda found: _ALIASES[found[0]], str(member.annotation)),
                 description=listed.get(member.name) or _comment_of(member),
                 value=_default(member.value),
             )
