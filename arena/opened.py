@@ -116,7 +116,7 @@ class Run:
         return Table(table_data(self.rated(at).table.tables))
 
     def payoffs(self, at: int | None = None) -> Table:
-        """Who beats whom: two rows for each pair with games that still count, of the report's matrix of at most 24 players.
+        """Who beats whom: two rows for each pair with games that still count, of at most 24 players.
 
         Columns: `player`, `opponent`, `score` (expected points per game, a draw is one half), `low` and `high` (95 %),
         and `games`, on how many the score rests: older ones count less. `arena standings --json` calls the first two
