@@ -67,11 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _try_out(plan: Plan, findings: Preflight) -> list[str]:
-    """Plays the first ticks of a run in this process, in a temporary folder; returns lines about it.
+def _first_ticks(plan: Plan, findings: Preflight) -> tuple[Plan, int] | None:
+    """A plan of as many ticks as are tried out, and that number; None: there is nothing to play.
 
     Each policy plays in each of its seats of an environment, in two copies of a match if there are. External games are
-    left out. Raises ConfigError if a game or an algorithm fails.
+    left out.
     """
     kept: list[MatchPlan] = []
     seen: set[object] = set()
@@ -83,7 +83,7 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
             kept.append(replace(match, match=len(kept)))
             seen, lanes = seen | kinds, lanes + match.lanes
     if not kept:
-        return []
+        return None
     ticks, policies = max(4, min(_TICKS, _STEPS // lanes)), dict[str, PolicyPlan]()
     for name, policy in plan.policies.items():
         workers = tuple((one.match, seat.index) for one in kept for seat in one.seats if seat.policy == name)
@@ -101,11 +101,22 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
         checkpoint_every=ticks,
         **{"rounds": 1, "league": None, "loggers": (), "record": "nothing", "on_env_error": "stop"},
     )
+    return Plan(config, policies, tuple(kept), ranks=(all_roles(kept),)), ticks
+
+
+def _try_out(plan: Plan, findings: Preflight) -> list[str]:
+    """Plays the first ticks of a run in this process, in a temporary folder; returns lines about it.
+
+    Raises:
+        ConfigError: a game or an algorithm fails; it names the key and the line of the user's file.
+    """
+    if (found := _first_ticks(plan, findings)) is None:
+        return []
+    tried, ticks = found
     events: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="arena-check-") as home:
         folder = RunFolder.open(Path(home) / "run", named=True)
-        small = Plan(config, policies, tuple(kept), ranks=(all_roles(kept),))
-        run = Run(small, folder.path, leg=Leg(restore=initial_checkpoints(small)), tried=True)
+        run = Run(tried, folder.path, leg=Leg(restore=initial_checkpoints(tried)), tried=True)
         try:
             in_one_process(run, EventDisplay(run, events.append))
         except (RoleFailed, Deadlock) as error:
@@ -113,12 +124,13 @@ def _try_out(plan: Plan, findings: Preflight) -> list[str]:
             text = "failed when it played: " if failed.key else ""
             raise ConfigError(text + (failed.brief or failed.message), path=failed.key) from error
         updates = Counter(line["policy"] for line in JournalReader(folder.metrics))
-    played = f"{pluralize(ticks, 'tick')} of {len(kept)} of {pluralize(len(plan.matches), 'match', 'matches')}"
+    of_all = f"{len(tried.matches)} of {pluralize(len(plan.matches), 'match', 'matches')}"
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
     untried = [
         f"{name}: no update logged in {pluralize(ticks, 'tick')}; its learning may be untried"
-        for name, policy in policies.items()
+        for name, policy in tried.policies.items()
         if policy.config.learns and policy.workers and name not in updates
     ]
     said = (event.data["text"] for event in events if event.kind == "message")
-    return [f"played: {played}{learned}", *untried, *(text for text in said if not text.startswith("run folder: "))]
+    notes = (text for text in said if not text.startswith("run folder: "))
+    return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *untried, *notes]

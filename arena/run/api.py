@@ -124,14 +124,13 @@ def train(
     with located(source=source.path):
         known = () if hosts is None else parse_hosts(hosts)
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)
-        listener, starts = Listener(on_event), plan.processes > 1 or bool(known)  # one may have to run elsewhere
-        if starts:
-            refuse_main(read, ", or use ranks=1")
-        if not starts:
+        listener = Listener(on_event)
+        if plan.processes == 1 and not known:  # with hosts, one process may have to run elsewhere
             with untouched_process():
                 run = replace(prepare(read, ranks=1, run_dir=place, resume=resume), source=source.path)
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
+            refuse_main(read, ", or use ranks=1")
             shared = anchored(".") if known else None  # the first host may be another one
             with tempfile.TemporaryDirectory(prefix=".arena-train-", dir=shared) as home:
                 path = Path(home) / "config.yaml"
