@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 
+from arena import Trainer
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.preflight.examine import examine
@@ -21,7 +22,7 @@ from in_process import Played, one_match, play
 from policies.sb3.member import ARCHIVE
 
 NET = {"policy_kwargs": {"net_arch": [16]}}
-PPO = {"algorithm": "sb3:PPO", "options": {"n_steps": 20, "batch_size": 40, "n_epochs": 2, **NET}}
+PPO: dict[str, Any] = {"algorithm": "sb3:PPO", "options": {"n_steps": 20, "batch_size": 40, "n_epochs": 2, **NET}}
 A2C = {"algorithm": "sb3:A2C", "options": {"n_steps": 7, "log_every": 20, **NET}}
 DQN = {"algorithm": "sb3:DQN", "options": {"learning_starts": 40, "buffer_size": 150, "train_freq": 3, **NET}}
 SAC = {
@@ -93,6 +94,22 @@ def test_library_loads_a_checkpoint_and_plays_like_the_frozen_policy(tmp_path: P
     frozen["policies"]["blue"] = {**PPO, "frozen": True, "load": str(folder)}
     assert len(play(frozen, tmp_path).episodes) > 2
     assert all(np.isfinite(value.numpy()).all() for value in held.values())
+
+
+def test_trainer_takes_over_a_file_of_the_library(tmp_path: Path) -> None:
+    """Its options make the file longer or shorter than the run's own."""
+    library = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", **NET, n_steps=64, device="cpu", seed=5)
+    library.learn(64).save(tmp_path / "model.zip")
+    blue = {**PPO, "options": {**PPO["options"], "batch_size": 20}}
+    data = league({"seats": ["blue"]}, make={"make": "gymnasium:CartPole-v1"}, blue=blue)
+    with Trainer(data, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        state = {ARCHIVE: np.fromfile(tmp_path / "model.zip", np.uint8)}
+        assert state[ARCHIVE].shape != trainer.state("blue")[ARCHIVE].shape
+        trainer.set_state("blue", state)
+        seen = np.linspace(-0.1, 0.1, 4, dtype=np.float32)
+        assert trainer.compute_action(seen) == library.predict(seen, deterministic=True)[0]
+        trainer.train()
 
 
 @pytest.mark.long
