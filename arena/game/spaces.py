@@ -70,7 +70,7 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
 
 
 def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
-    """The spaces of an observation's leaves, in the order of `leaves_of`."""
+    """The spaces of the leaves of a space, in the order of `leaves_of`."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         for _, part in _parts(space):
             yield from leaf_spaces(part)

@@ -231,22 +231,6 @@ class Plan:
         """The policies that play: those with a seat, and in a run of several rounds all."""
         return tuple(name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1)
 
-    def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
-        """The ranks in the group of a policy's workers, team by team, in the order of their seats.
-
-        The workers on one side of a match that drive one entity each are a team; a worker that drives several entities
-        is a team of its own.
-        """
-        return self._teams[policy.name]
-
-    def members(self, policy: PolicyPlan) -> tuple[int, ...]:
-        """The addresses of a policy's workers, in the order of their ranks in the group."""
-        return self._members[policy.name]
-
-    def learners(self, policy: PolicyPlan, *, by_team: bool) -> tuple[Learner, ...]:
-        """A policy's learners: its teams with a row per lane, or its workers with lanes x entities rows each."""
-        return self._learners[policy.name, by_team]
-
     def rank_of(self, role: Role) -> int:
         """The world rank that hosts a role."""
         return self._rank_of[role]
@@ -278,7 +262,12 @@ class Plan:
         return {role: address for address, role in enumerate(self._roles)}
 
     @cached_property
-    def _teams(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def teams(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """By policy the ranks of its workers in their group, team by team, in the order of their seats.
+
+        The workers on one side of a match that drive one entity each are a team; a worker that drives several entities
+        is a team of its own.
+        """
         found = {}
         for name, policy in self.policies.items():
             teams: dict[tuple[int, tuple[str, int | None, int | None]], list[int]] = {}
@@ -288,18 +277,20 @@ class Plan:
         return found
 
     @cached_property
-    def _members(self) -> dict[str, tuple[int, ...]]:
+    def members(self) -> dict[str, tuple[int, ...]]:
+        """By policy the addresses of its workers, in the order of their ranks in the group."""
         return {
             name: tuple(self.address(Role(RoleKind.WORKER, *worker)) for worker in policy.workers)
             for name, policy in self.policies.items()
         }
 
     @cached_property
-    def _learners(self) -> dict[tuple[str, bool], tuple[Learner, ...]]:
+    def learners(self) -> dict[tuple[str, bool], tuple[Learner, ...]]:
+        """Learners by policy: true: its teams, with a row per lane; false: its workers, lanes x entities rows each."""
         found = {}
         for name, policy in self.policies.items():
             played = [(self.matches[match], seat) for match, seat in policy.workers]
-            found[name, True] = tuple(Learner(team, played[team[0]][0].lanes) for team in self._teams[name])
+            found[name, True] = tuple(Learner(team, played[team[0]][0].lanes) for team in self.teams[name])
             found[name, False] = tuple(
                 Learner((rank,), match.lanes * len(match.seats[seat].entities))
                 for rank, (match, seat) in enumerate(played)

@@ -272,7 +272,7 @@ class _Layout(NamedTuple):
             if rows > _MOST_ROWS:
                 return
             env = SpecVectorEnv(observed[0], acted[0], rows=rows, entities=names, masked=bool(masks[0]))
-        teams = plan.teams(policy)
+        teams = plan.teams[policy.name]
         sync, seed = policy.config.sync, plan.config.seed
         group = StubGroup(policy.name, sync, seed, seed, len(policy.workers), team=teams[0], teams=teams)
         with located(inside=f"policies.{policy.name}"):

@@ -82,7 +82,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """
     if not spec_of(cls).checks_team or not policy.workers:
         return
-    who, teams = f"policy {policy.name!r} ({policy.config.algorithm})", plan.teams(policy)
+    who, teams = f"policy {policy.name!r} ({policy.config.algorithm})", plan.teams[policy.name]
     places = [[policy.workers[rank] for rank in team] for team in teams]
     sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
     for ((match, seat), *_), size in zip(places, sizes, strict=True):
@@ -111,7 +111,7 @@ def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | 
 
     With `entry`, only the learners in copies of this entry of `matches`.
     """
-    found = plan.learners(policy, by_team=spec_of(cls).learns_as == "team")
+    found = plan.learners[policy.name, spec_of(cls).learns_as == "team"]
     if entry is None:
         return found
     entries = [plan.matches[match].entry for match, _ in policy.workers]

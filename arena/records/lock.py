@@ -79,18 +79,16 @@ class RunLock:
         """False where the file system knows no locks, and after the release."""
         return self._descriptor is not None
 
-    def release(self, text: str = "") -> None:
-        """Releases the lock, and leaves a text if the writer does not end normally. Further calls do nothing."""
+    def release(self, text: str | None = "") -> None:
+        """Releases the lock, and leaves a text if the writer does not end normally. Further calls do nothing.
+
+        None: in a forked child, which only closes its descriptor: lock and text are the parent's.
+        """
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            _write(descriptor, text)
+            if text is not None:
+                _write(descriptor, text)
             os.close(descriptor)
-
-    def forget(self) -> None:
-        """Closes the descriptor in a forked child: the lock is the parent's, and must not outlive it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
     def __enter__(self) -> RunLock:
         return self
@@ -199,7 +197,7 @@ def _write(descriptor: int, text: str) -> None:
 
 def _forget_locks() -> None:
     for lock in list(_LOCKS):
-        lock.forget()
+        lock.release(None)
 
 
 os.register_at_fork(after_in_child=_forget_locks)

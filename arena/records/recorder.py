@@ -106,7 +106,6 @@ class Recorder:
         results: RunResults | None = None,
         scalars: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._resumed_at = resumed_at
@@ -114,7 +113,7 @@ class Recorder:
         self._on_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
         self._callbacks, self._results = callbacks, results
         self._has_scalars = scalars
-        self._clock, self._now = clock, now
+        self._clock = clock
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
         self._metrics = Journal(folder.metrics)
@@ -258,5 +257,5 @@ class Recorder:
             make_folder(self._folder.tensorboard)
             folder = self._folder.tensorboard / policy
             first = None if self._resumed_at is None else self._resumed_at + 1  # points at the boundary itself stay
-            self._scalar_files[policy] = ScalarFile(folder, first_step=first, now=self._now)
+            self._scalar_files[policy] = ScalarFile(folder, first_step=first)
         return self._scalar_files[policy]

@@ -57,7 +57,6 @@ class RunResults:
     Args:
         steps_at: the steps of all matches up to a tick, earlier rounds included.
         on_result: takes each new result, with NaN for null.
-        clock: seconds; `now`: wall time in seconds.
 
     Attributes:
         newest: the newest result, with NaN for null; None if there is none.
@@ -73,11 +72,9 @@ class RunResults:
         tick: int,
         steps_at: Callable[[int], Steps],
         on_result: Listener = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._folder, self._plan = folder, plan
-        self._on_result, self._clock, self._now = on_result, clock, now
+        self._on_result = on_result
         self.perf: dict[str, float] = {}
         self._journal: Journal | None = None
         result_file.forget_after(folder, tick)
@@ -110,7 +107,7 @@ class RunResults:
                 found.update(record)
         self._iterations = found
         self.begin_round(plan, steps_at)
-        self._began = self._last = clock()
+        self._began = self._last = time.monotonic()
         self._seconds_before = 0.0 if last is None else last["time_total_s"]
         self._first = self._iterations.totals
         self.newest = last
@@ -232,7 +229,7 @@ class RunResults:
         over: bool = False,
         ends_leg: bool = False,
     ) -> None:
-        clock, now = self._clock(), self._now()
+        clock, now = time.monotonic(), time.time()
         this, self._last = clock - self._last, clock
         result = {
             **found,

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
-from arena.game.spaces import leaves_of
+from arena.game.spaces import leaf_spaces, leaves_of
 from arena.records.folder import read_manifest
 from arena.records.space_json import space_from_json, space_to_json
 
@@ -192,15 +192,8 @@ def manifest_of(match: Path) -> Manifest:
 
 def _columns(space: Space[Any]) -> Iterator[Column]:
     """The columns of an action space, in the order of its leaves."""
-    if isinstance(space, spaces.Dict):
-        for part in space.spaces.values():
-            yield from _columns(part)
-    elif isinstance(space, spaces.Tuple):
-        for part in space.spaces:
-            yield from _columns(part)
-    else:
-        (leaf,) = leaves_of(space, ragged=True)
-        feature = space.feature_space if isinstance(space, spaces.Sequence) else space
+    for part, leaf in zip(leaf_spaces(space), leaves_of(space, ragged=True), strict=True):
+        feature = part.feature_space if isinstance(part, spaces.Sequence) else part
         low: Any = None  # a Box
         count = 0
         if isinstance(feature, spaces.Discrete):

@@ -143,12 +143,8 @@ def train(
                 )
     if listener.error is not None:
         raise listener.error
-    if status == MISTAKE:
-        raise ConfigError(listener.failure)
-    if status > 128 and listener.run_dir is None:
-        raise KeyboardInterrupt(status - 128)
-    if 0 < status < 128:
-        raise RunFailed(listener.failure)
+    if status < 128 or listener.run_dir is None:  # else a signal has ended a run that had begun
+        listener.check(status)
     assert listener.run_dir is not None, "a run that has begun emits its folder"
     folder = RunFolder(listener.run_dir)
     config, ticks = load_config(folder.config), newest_tick(folder) or 0
@@ -239,7 +235,7 @@ class Listener(Output):
         return f"{self._failure.who}\n{self._failure.message}"
 
     def check(self, status: int) -> None:
-        """Raises the error of a run in this process that has ended with an exit status."""
+        """Raises the error of a run that has ended with an exit status."""
         if status == MISTAKE:
             raise ConfigError(self.failure)
         if status > 128:

@@ -68,21 +68,21 @@ def policy_score(score: Score) -> PolicyScore:
 class EventDisplay:
     """A display that shows nothing and emits events."""
 
-    def __init__(self, run: Run, emit: Callable[[Event], None], *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._run, self._emit, self._clock = run, emit, clock
+    def __init__(self, run: Run, emit: Callable[[Event], None]) -> None:
+        self._run, self._emit = run, emit
         self._next = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
 
     def start(self) -> None:
         """Emits `start`."""
         run = self._run
-        self._next = self._clock() + _PROGRESS_EVERY
+        self._next = time.monotonic() + _PROGRESS_EVERY
         self._emit(Event("start", {"run_dir": str(run.path), "round": run.plan.round, "tick": run.leg.start}))
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
         """Emits `progress` if it is time."""
         self._pending = ticks_done, scoreboard
-        if self._clock() >= self._next:
+        if time.monotonic() >= self._next:
             self.stop()
 
     def message(self, text: str) -> None:
@@ -94,7 +94,7 @@ class EventDisplay:
         if self._pending is None:
             return
         (ticks, scoreboard), self._pending = self._pending, None
-        self._next = self._clock() + _PROGRESS_EVERY
+        self._next = time.monotonic() + _PROGRESS_EVERY
         policies = {name: policy_score(score)._asdict() for name, score in scoreboard.shown.items()}
         self._emit(Event("progress", {"ticks": ticks, "total": self._run.total_ticks, "policies": policies}))
 

@@ -296,7 +296,7 @@ def first_seat(config: Config, name: str) -> FirstSeat:
                 if seat.policy == name:
                     whole = interface_of(match)
                     entities = resolve_entities(match.seats, whole.entities)[seat.index]
-                    return FirstSeat(whole.part(entities), plan.teams(plan.policies[name]))
+                    return FirstSeat(whole.part(entities), plan.teams[name])
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",

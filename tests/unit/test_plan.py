@@ -137,15 +137,15 @@ def test_what_follows_from_a_plan_is_right_and_shared_by_legs(config: Config) ->
     later = replace(run, leg=Leg(10))  # as each role of a process has it
     assert later.roles is run.roles is plan.roles()
     assert [later.address(role) for role in plan.roles()] == list(range(len(plan.roles())))
-    for policy in plan.policies.values():
+    for name, policy in plan.policies.items():
         played = [(plan.matches[match], seat) for match, seat in policy.workers]
         members = tuple(plan.roles().index(Role(RoleKind.WORKER, *worker)) for worker in policy.workers)
-        assert later.plan.members(policy) == members
+        assert later.plan.members[name] == members
         rows = [(match.lanes * len(match.seats[seat].entities)) for match, seat in played]
-        assert [learner.rows for learner in plan.learners(policy, by_team=False)] == rows
-        assert [learner.workers for learner in plan.learners(policy, by_team=True)] == list(plan.teams(policy))
-        assert plan.members(policy) is later.plan.members(policy)
-        assert plan.teams(policy) is later.plan.teams(policy)
+        assert [learner.rows for learner in plan.learners[name, False]] == rows
+        assert [learner.workers for learner in plan.learners[name, True]] == list(plan.teams[name])
+        assert plan.members[name] is later.plan.members[name]
+        assert plan.teams[name] is later.plan.teams[name]
 
 
 def test_a_match_knows_its_sides() -> None:

@@ -379,7 +379,7 @@ def plan_of(*matches: Any, **policy: Any) -> Plan:
 )
 def test_the_workers_of_single_entities_of_a_match_are_a_team(matches: Any, teams: Any) -> None:
     plan = plan_of(*matches)
-    assert list(plan.teams(plan.policies["p"])) == teams
+    assert list(plan.teams["p"]) == teams
 
 
 @both

@@ -78,11 +78,11 @@ class Worker:
         here = endpoint.process(environment) == endpoint.process(endpoint.address)
         self._group = Group(
             endpoint,
-            run.plan.members(self._policy),
+            run.plan.members[self._policy.name],
             policy=self._policy.name,
             sync=self._policy.config.sync,
             max_lag=self._policy.config.max_lag,
-            teams=run.plan.teams(self._policy),
+            teams=run.plan.teams[self._policy.name],
             seed=run.worker_seed(role),
             shared_seed=run.policy_seed(self._policy.name),
             comm=communicator,
@@ -171,7 +171,7 @@ class Worker:
     @cached_property
     def _rows(self) -> int:
         """The samples per tick of all workers of the policy."""
-        return sum(learner.rows for learner in self._run.plan.learners(self._policy, by_team=False))
+        return sum(learner.rows for learner in self._run.plan.learners[self._policy.name, False])
 
     def _send(self, message: object) -> None:
         self._endpoint.send(0, Tag.TO_ROOT, pack(message))
