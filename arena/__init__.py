@@ -128,6 +128,10 @@ _KEYS = {  # the structs of a configuration
     **dict.fromkeys(("Best", "CallbackEntry", "Config", "Env", "Evaluation", "Policy"), "arena.config.schema"),
     **dict.fromkeys(("Results", "TickRules"), "arena.config.schema"),
 }
+_SUBMODULES = [  # with errors, the public ones
+    *("callbacks", "dataset", "entity_env", "experiment", "external", "game", "league", "records", "replay"),
+    *("serving", "testing", "trainer"),
+]
 _MODULES = {
     "Callback": "arena.callbacks",
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
@@ -155,6 +159,8 @@ def __getattr__(name: str) -> object:
 
         globals()[name] = documented(getattr(import_module(_KEYS[name]), name))
         return globals()[name]
+    if name in _SUBMODULES:
+        return import_module(f"arena.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_MODULES[name]), name)
@@ -162,4 +168,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*__all__]
+    return [*__all__, *_SUBMODULES]

@@ -59,6 +59,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "shared_memory":
+        return import_module("arena.external.shared_memory")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(f"arena.external.{_MODULES[name]}"), name)

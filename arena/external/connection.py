@@ -130,7 +130,7 @@ class Connection:
             held=table.running,
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
-            **asdict(counts),
+            **{**asdict(counts), "refused": getattr(self.games, "refused", counts.refused)},
             **({} if report is None else report()),
         )
 

@@ -131,6 +131,11 @@ class HttpGames(RequestQueue):
             failed=self.fail,
         )
 
+    @property
+    def refused(self) -> int:
+        """The number of refused requests: most never reach the table."""
+        return self.metrics.refused
+
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
         """Calls `turn` on the server's loop whenever a request has come; see `ServerLoop.take_turns`."""
         self.ring = self._loop.want_turn

@@ -42,13 +42,14 @@ class Metrics:
         ended: games that have ended by the request `end`.
         lost: games that have ended otherwise, by reason.
         requests: by kind and status.
+        refused: requests of games that got another status than 200.
         answer_seconds: from request to answer.
         batch_rows: rows that were answered together.
         versions: of the policies, by name; -1: unknown.
     """
 
     def __init__(self) -> None:
-        self.begun = self.ended = 0
+        self.begun = self.ended = self.refused = 0
         self.lost: Counter[str] = Counter()
         self.requests: Counter[tuple[str, int]] = Counter()
         self.answer_seconds, self.batch_rows = Histogram(_SECONDS), Histogram(_ROWS)

@@ -79,6 +79,7 @@ class Requests:
             return None
         if kind:
             sessions.metrics.requests[kind, status] += 1
+            sessions.metrics.refused += status != 200
             if kind != "step":
                 sessions.metrics.answer_seconds.add(time.monotonic() - since)
         return status, content, body, closes

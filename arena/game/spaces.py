@@ -165,8 +165,9 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
     return [np.asarray(sample)]
 
 
-def missing_part(space: Space[Any], sample: Any, place: str = "") -> str:
-    """The place of the first part of its space that a sample has not, as `['grid']`; empty: it has all."""
+def missing_parts(space: Space[Any], sample: Any, place: str = "") -> list[str]:
+    """The places of the parts of its space that a sample has not, as `['grid']`."""
+    missing: list[str] = []
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         for key, part in _parts(space):
             try:
@@ -174,9 +175,8 @@ def missing_part(space: Space[Any], sample: Any, place: str = "") -> str:
             except (KeyError, IndexError, TypeError):
                 inner = None
             at = f"{place}[{key!r}]"
-            if found := at if inner is None else missing_part(part, inner, at):
-                return found
-    return ""
+            missing += [at] if inner is None else missing_parts(part, inner, at)
+    return missing
 
 
 def unflatten(space: Space[Any], arrays: Sequence[Any]) -> Any:

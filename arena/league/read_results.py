@@ -33,7 +33,7 @@ from arena.records.folder import RunFolder
 from arena.records.formats import HumanGameLine, PlanFile, Round, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
-from arena.records.outcome import side_returns, without_winner_text
+from arena.records.outcome import contradicting_text, contradicts, side_returns, without_winner_text
 
 _PARTS = 8  # of a round in which policies learn; with few rounds, ratings have a node for each part
 
@@ -50,7 +50,7 @@ class ResultSet(NamedTuple):
     cut: Mapping[str, int]
     """Per player the games with others that would have counted if the end of a leg had not cut them; none where all
     games that count have one length, as then cuts favor no player."""
-    without_winner: Sequence[str]  # a line for each game of which no episode had a winner: why, and what helps
+    without_winner: Sequence[str]  # a line for each game with episodes that are not rated: why, and what helps
 
     @property
     def results(self) -> Results:
@@ -115,6 +115,7 @@ class GameReader:
         self._decided: dict[str, bool] = {}  # per game that was played, whether an episode had a winner or was drawn
         self._timed: dict[tuple[int, int], Results] = {}  # by round and part of the round
         self._counts = Counter[str]()  # unrated, aborted, and all episodes
+        self._contradicting = Counter[str]()  # per game, episodes whose outcomes do not fit
         self._first: int | None = None
         self._cut: dict[str, Counter[str]] = {}  # per game and player
         self._lengths: set[int] = set()
@@ -204,6 +205,8 @@ class GameReader:
             self._add_margin(episode)
         if not (found := self._encounters(episode)):
             self._counts["unrated"] += count
+            if contradicts([seat.outcome for seat in episode.seats], self._sides(episode)):
+                self._contradicting[episode.env] += count
             return
         self._lengths.update(lengths or (episode.length,))
         results = self._results_at(episode.tick, rounds[episode.round])
@@ -255,7 +258,7 @@ class GameReader:
             aborted=self._counts["aborted"],
             unfinished=unfinished,
             cut={} if len(self._lengths) == 1 else missed,
-            without_winner=without_winner_text(rules),
+            without_winner=[*without_winner_text(rules), *contradicting_text(self._contradicting)],
         )
 
     def _results_at(self, tick: int, round: Round) -> Results:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import gymnasium
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -44,6 +45,19 @@ class SpecVectorEnv(VectorEnv[Any, Any, Any]):
         raise RuntimeError(_NO_GAME)
 
     def step(self, actions: Any) -> NoReturn:
+        raise RuntimeError(_NO_GAME)
+
+
+class SpecEnv(gymnasium.Env[Any, Any]):
+    """An environment of one entity that cannot be played, with its spaces."""
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> NoReturn:
+        raise RuntimeError(_NO_GAME)
+
+    def step(self, action: Any) -> NoReturn:
         raise RuntimeError(_NO_GAME)
 
 
@@ -83,7 +97,12 @@ class StubGroup:
 
 
 def from_spaces(
-    cls: type[Any], env: SpecVectorEnv | SpecParallelEnv, group: StubGroup, *, ticks: int, options: Mapping[str, Any]
+    cls: type[Any],
+    env: SpecEnv | SpecVectorEnv | SpecParallelEnv,
+    group: StubGroup,
+    *,
+    ticks: int,
+    options: Mapping[str, Any],
 ) -> Any:
     """An algorithm that cannot play, made by its `from_spaces` if it has one, else by its class.
 

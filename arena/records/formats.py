@@ -202,7 +202,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     begun: int
     ended: int
     lost: int  # games that ended without reporting it
-    refused: int  # requests that broke a rule
+    refused: int  # requests that got an error; over HTTP, answers other than 200
     asks: int
     given: int
     void: int

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from arena.config.fields import OutcomeRule
-from arena.errors import NotZeroSum
+from arena.errors import NotZeroSum, pluralize
 
 Outcome = Literal["win", "loss", "draw"]
 
@@ -164,6 +165,24 @@ def without_winner_text(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
         else f"no winners in {env!r}, so its games are not rated: set `outcome` of the game, or `envs.{env}.outcome`, "
         "to zero_sum, higher_return, info or none"
         for env, rule in rules.items()
+    ]
+
+
+def contradicts(outcomes: Sequence[str | None], sides: Sequence[Sequence[int]]) -> bool:
+    """Whether the outcomes of a game of two sides do not fit: both have won or lost, one has none, or seats differ."""
+    if len(sides) != 2 or not any(outcomes) or sorted(chain(*sides)) != [*range(len(outcomes))]:
+        return False
+    found = [{outcomes[seat] for seat in side} for side in sides]
+    fit: list[list[set[str | None]]] = [[{"win"}, {"loss"}], [{"loss"}, {"win"}], [{"draw"}, {"draw"}]]
+    return found not in fit
+
+
+def contradicting_text(games: Mapping[str, int]) -> list[str]:
+    """A line for each game, by the number of episodes whose outcomes do not fit."""
+    return [
+        f"not rated: {pluralize(count, 'game')} of {env!r} in which both sides won, both lost, or only one side has an "
+        "outcome; state the `outcome` of each side: win and loss, or draw for both"
+        for env, count in games.items()
     ]
 
 

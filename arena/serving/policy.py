@@ -9,7 +9,9 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,8 +25,9 @@ from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import is_finite, lost_value
+from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
-from arena.game.spaces import flatten, leaves_of, mask_fault, missing_part, row, take_rows, unflatten
+from arena.game.spaces import flatten, leaves_of, mask_fault, missing_parts, no_op, row, stack, take_rows, unflatten
 from arena.league import rounds_file
 from arena.league.sources import Source, find_checkpoint, named_in_run
 from arena.plan.build import make_plan
@@ -32,7 +35,7 @@ from arena.plan.seats import resolve_entities
 from arena.preflight.examine import interface_of
 from arena.preflight.later_seats import later_plans
 from arena.preflight.spec import spec_of
-from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
+from arena.preflight.stubs import SpecEnv, SpecVectorEnv, StubGroup, from_spaces
 from arena.records import boundary
 from arena.records import checkpoint as checkpoints
 from arena.records.folder import RunFolder
@@ -48,10 +51,15 @@ class Policy:
         make: makes its algorithm for a number of rows.
         team: the entities of a team that it learns as; rows are those of whole teams.
         ticks: of the checkpoint; None: there is none, as of a policy that is scripted.
+        plays: how many entities of a game it plays.
+        mask_size: of the masks that its game has; 0: none.
 
     Attributes:
         algorithm: the instance of the algorithm's class; its `run` cannot be called.
         team: how many entities have actors of their own, as of vdn, qmix, maddpg and masac; 1: all act alike.
+        memory_size: numbers that a row remembers, as of a GRU or LSTM; 0: none, or its actor keeps them.
+        memories: by `entity` of `act`, what it remembers of the episode: a vector, or one for each row of a batch.
+        remembers: whether actions depend on what was seen before; also true of an algorithm that does not say.
     """
 
     def __init__(
@@ -61,19 +69,34 @@ class Policy:
         action_space: Space[Any],
         ticks: int | None,
         team: int = 1,
+        *,
+        plays: int = 1,
+        mask_size: int = 0,
     ) -> None:
         self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
-        self.algorithm = make(team)
-        served = getattr(self.algorithm, "served", None)
-        self.team = 1 if served is not None and not getattr(served(), "entities", 0) else team
-        self._make = make
-        self._actors: dict[bool, tuple[int, Callable[[Any, Any], Any]]] = {}  # by `greedy`: rows, function
+        self.algorithm = algorithm = make(team)
+        served = getattr(algorithm, "served", None)
+        self._served = None if served is None else served()
+        self.team = 1 if self._served is not None and not getattr(self._served, "entities", 0) else team
+        self.memory_size: int = getattr(self._served, "memory_size", 0)
+        in_actor = self._served is None and hasattr(algorithm, "served")  # `served = None`: a row has a state there
+        declared = getattr(algorithm if self._served is None else self._served, "memory_size", None)
+        self.remembers = in_actor or declared != 0
+        self._says = self.remembers and declared is not None
+        self._make, self._plays, self._mask_size = make, plays, mask_size
+        self.reset()
 
     def __repr__(self) -> str:
         return f"<policy of {type(self.algorithm).__name__}, ticks={self.ticks}, {self.observation_space}>"
 
     def act(
-        self, observation: Any, info: Infos = None, *, mask: Any = None, greedy: bool = True, entity: int | None = None
+        self,
+        observation: Any,
+        info: Infos = None,
+        *,
+        mask: Any = None,
+        greedy: bool = True,
+        entity: str | int | None = None,
     ) -> Any:
         """The action for one observation, or a batch of actions for a batch of observations.
 
@@ -83,19 +106,23 @@ class Policy:
             observation: a sample of the observation space, or a batched one with the leading axis N; numbers of another
                 dtype that the space's dtype holds are converted.
             info: of the game, of a vector environment, or one of each row; `action_mask` says which actions are
-                allowed. Or the mask itself.
+                allowed. Or the mask itself. `_final_obs` of a vector environment says which rows forget.
             mask: [mask_size] or [N, mask_size], in the place of an info; None: all actions are allowed.
             greedy: the best action rather than a sampled one.
-            entity: of a policy whose `team` has several entities, which of them sees this, by its place in the order of
-                seats, from 0; None: the rows of a batch are those of whole teams, one after the other.
+            entity: which entity sees this, by any name: a policy with a memory has one for each name. Of a policy whose
+                `team` has several entities, its number in the order of seats, from 0; None: the rows of a batch are
+                those of whole teams, one after the other.
 
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis, or is not
                 finite; the mask is none of the action space, or allows no action; or `entity` is missing or unknown.
         """
+        ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
-        if part := missing_part(self.observation_space, observation):
-            raise ValueError(f"got an observation without {part}, expected one of {self.observation_space} or a batch")
+        if parts := missing_parts(self.observation_space, observation):
+            raise ValueError(
+                f"got an observation without {', '.join(parts)}, expected one of {self.observation_space} or a batch"
+            )
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
         for array, leaf in zip(arrays, leaves, strict=True):
@@ -125,10 +152,18 @@ class Policy:
             mask = None if mask is None else mask[None]
         pairs = zip(arrays, leaves, strict=True)  # as in training
         arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
-        observations, infos, acting = unflatten(self.observation_space, arrays), {}, slice(None)
-        rows = len(arrays[0])
-        if self.team > 1 and (single or rows % self.team or entity is not None):
-            place = self.place(entity)
+        observations, rows = unflatten(self.observation_space, arrays), len(arrays[0])
+        of_one = self.team > 1 and (single or rows % self.team != 0 or entity is not None)
+        place = self.place(entity) if of_one else 0
+        self._check_memory(entity, rows, single=single)
+        if self.memory_size:
+            actions = self._recall(observations, mask, ended, entity, place, rows, single=single, greedy=greedy)
+            return row(self.action_space, actions, 0) if single else actions
+        infos: dict[str, Any] = {"active": np.ones(rows, np.bool_)}  # as of a vector environment
+        acting = slice(None)
+        if mask is None and self._mask_size:
+            mask = np.ones((rows, self._mask_size), np.int8)
+        if of_one:
             # In a row of its place: those of the others in its team have no part in that.
             each = np.repeat(np.arange(rows), self.team)
             observations = take_rows(self.observation_space, observations, each)
@@ -137,23 +172,86 @@ class Policy:
             infos["active"] = np.arange(rows) % self.team == place
         if mask is not None:
             infos["action_mask"] = mask
-        if greedy not in self._actors or self._actors[greedy][0] != rows:
-            self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
-        actions = take_rows(self.action_space, self._actors[greedy][1](observations, infos), acting)
+        if ended is not None and not of_one:
+            infos["_final_obs"] = np.asarray(ended)
+        key = entity if self.remembers else None, greedy
+        if key not in self._actors or self._actors[key][0] != rows:
+            self._actors[key] = rows, self.actor(rows, greedy=greedy)
+        actions = take_rows(self.action_space, self._actors[key][1](observations, infos), acting)
         return row(self.action_space, actions, 0) if single else actions
 
-    def place(self, entity: int | None) -> int:
-        """The place of an entity in the team, 0 if all act alike; ValueError: it is missing or unknown."""
-        if self.team > 1 and entity not in range(self.team):
-            raise ValueError(
-                f"{type(self.algorithm).__name__} has an actor for each of {self.team} entities: got entity={entity}, "
-                f"expected its place in the team, 0 to {self.team - 1}, or a batch with rows of all of them"
-            )
-        return (entity or 0) % self.team
+    def _recall(
+        self,
+        observations: Any,
+        mask: Any,
+        ended: Any,
+        entity: str | int | None,
+        place: int,
+        rows: int,
+        *,
+        single: bool,
+        greedy: bool,
+    ) -> Any:
+        """Actions of rows that go on with the memories of an entity, which are kept."""
+        assert self._served is not None, "it has a memory"
+        before = self.memories.get(entity)
+        before = np.zeros((rows, self.memory_size), np.float32) if before is None else before.reshape(rows, -1)
+        if ended is not None:
+            before = np.where(np.asarray(ended)[:, None], np.float32(0), before)
+        places = [(place + np.arange(rows) * (entity is None)) % self.team] if self.team > 1 else []
+        random = None if greedy else [self._random] * rows
+        actions, after = self._served.act(observations, mask, before, random, *places)
+        self.memories[entity] = after[0] if single else after
+        return actions
 
-    def reset(self) -> None:
-        """Forgets what was seen, at the beginning of an episode; random actions begin again."""
-        self._actors.clear()
+    def _check_memory(self, entity: str | int | None, rows: int, *, single: bool) -> None:
+        """Refuses a call that would mix what is remembered of several entities."""
+        if not self._says:
+            return
+        name = type(self.algorithm).__name__
+        if single and entity is None and self._plays > 1 and None not in self.memories:
+            raise ValueError(
+                f"{name} has a memory and plays {self._plays} entities of a game; say which of them sees this, such as "
+                "entity='red_0': each has a memory of its own"
+            )
+        now = _shown(None if single else rows)
+        if (before := self._seen.setdefault(entity, now)) != now:
+            raise ValueError(
+                f"{name} has a memory, of {before}{'' if entity is None else f' of entity {entity!r}'}, and got {now}; "
+                "name each entity in act(..., entity=...), or call reset() when an episode begins"
+            )
+
+    def place(self, entity: Any) -> int:
+        """The place of an entity in the team, 0 if all act alike; ValueError: it is missing or unknown."""
+        if self.team == 1:
+            return 0
+        count = max(self.team, self._plays)
+        if entity not in range(count):
+            raise ValueError(
+                f"{type(self.algorithm).__name__} has an actor for each of {self.team} entities: got "
+                f"entity={entity!r}, expected its number in the order of seats, 0 to {count - 1}, or a batch with rows "
+                "of all of them"
+            )
+        return int(entity) % self.team
+
+    def reset(self, entity: str | int | None = None) -> None:
+        """Forgets what an entity has seen, at the beginning of an episode; None: all, and random draws begin again."""
+        if entity is None:
+            self.memories: dict[str | int | None, NDArray[np.float32] | None] = {}
+            self._seen: dict[str | int | None, str] = {}  # what each memory is of
+            self._actors: dict[tuple[str | int | None, bool], tuple[int, Callable[[Any, Any], Any]]] = {}
+            self._random = np.random.default_rng(0)
+            return
+        self.remember(None, entity)
+        for greedy in (False, True):
+            self._actors.pop((entity, greedy), None)
+
+    def remember(self, memory: NDArray[np.float32] | None, entity: str | int | None = None) -> None:
+        """Replaces what is remembered of an entity: a vector, or one for each row of a batch; None: nothing."""
+        self.memories[entity] = memory
+        self._seen.pop(entity, None)
+        if memory is not None:
+            self._seen[entity] = _shown(None if memory.ndim == 1 else len(memory))
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
         """Log-probabilities [N] of the actions of one episode, in its order.
@@ -179,8 +277,37 @@ class Policy:
         # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
         learns = hasattr(self.algorithm, "load_state_dict")
         algorithm = self.algorithm if learns else self._make(rows)
-        acting: Callable[[Any, Any], Any] = algorithm.actor(greedy=greedy)
-        return acting
+        if not hasattr(algorithm, "actor"):
+            name = type(algorithm).__name__
+            raise ConfigError(f"the algorithm {name} cannot act outside of a run: it has no actor()")
+        takes_greedy = "greedy" in inspect.signature(algorithm.actor).parameters
+        make: Callable[[], Callable[[Any, Any], Any]] = (
+            partial(algorithm.actor, greedy=greedy) if takes_greedy else algorithm.actor
+        )
+        of_gym = "vector" not in spec_of(type(algorithm)).faces
+        return self._by_row([make() for _ in range(rows)]) if of_gym else make()
+
+    def _by_row(self, actors: Sequence[Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
+        """Actors of the gym face, one for each row, as a function of the rows of a vector environment."""
+        begin = [getattr(actor, "begin_episode", lambda: None) for actor in actors]
+        begun = [False] * len(actors)
+
+        def act(observations: Any, infos: Mapping[str, Any]) -> Any:
+            fields, actions = fields_of(infos), []
+            for at, actor in enumerate(actors):
+                if not begun[at] or (fields.ended is not None and fields.ended[at]):
+                    begun[at] = True
+                    begin[at]()
+                seen = row(self.observation_space, observations, at)
+                info = {} if fields.action_mask is None else {"action_mask": fields.action_mask[at]}
+                actions.append(actor(seen, info) if fields.active[at] else no_op(self.action_space))
+            return stack(self.action_space, actions)
+
+        return act
+
+
+def _shown(rows: int | None) -> str:
+    return "one observation" if rows is None else f"a batch of {rows}"
 
 
 def mask_of(info: Infos) -> Any:
@@ -256,24 +383,31 @@ def configured_policy(
     elif configured.load is not None:
         found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     cls, options = _algorithm(folder, name, config, checkpoint)
-    team = 1
-    if observation_space is None or action_space is None or spec_of(cls).checks_team:
+    spec, team, plays, mask_size = spec_of(cls), 1, 1, 0
+    if set(spec.faces) == {"parallel"}:
+        text = f"{configured.algorithm!r} has the face parallel alone; outside of a run policies act by vector or gym"
+        raise ConfigError(text, path=f"policies.{name}.algorithm")
+    if observation_space is None or action_space is None or spec.checks_team:
         seat = first_seat(config, name)
-        team = seat.team if spec_of(cls).checks_team else 1
+        team = seat.team if spec.checks_team else 1
+        plays, mask_size = seat.plays, seat.interface.mask_sizes[0]
         observation_space = observation_space or seat.interface.observation_spaces[0]
         action_space = action_space or seat.interface.action_spaces[0]
-    if spec_of(cls).checks_spaces:
+    if spec.checks_spaces:
         cls.check(observation_space, action_space)
     group = StubGroup(name, configured.sync, seed=config.seed, shared_seed=config.seed)
 
     def make(rows: int) -> Any:
-        env = SpecVectorEnv(observation_space, action_space, rows=rows, entities=[*map(str, range(team))])
+        env: Any = SpecEnv(observation_space, action_space)
+        if "vector" in spec.faces:
+            env = SpecVectorEnv(observation_space, action_space, rows=rows, entities=[*map(str, range(team))])
         algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
         if found is not None:
             algorithm.load_state_dict(found.state)
         return algorithm
 
-    return Policy(make, observation_space, action_space, None if found is None else found.boundary, team)
+    boundary_of = None if found is None else found.boundary
+    return Policy(make, observation_space, action_space, boundary_of, team, plays=plays, mask_size=mask_size)
 
 
 class FirstSeat(NamedTuple):
@@ -281,6 +415,7 @@ class FirstSeat(NamedTuple):
 
     interface: Interface  # of its entities
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
+    plays: int  # how many entities of the game the policy plays, in all of its seats
 
     @property
     def team(self) -> int:
@@ -295,8 +430,9 @@ def first_seat(config: Config, name: str) -> FirstSeat:
             for seat in match.seats:
                 if seat.policy == name:
                     whole = interface_of(match)
-                    entities = resolve_entities(match.seats, whole.entities)[seat.index]
-                    return FirstSeat(whole.part(entities), plan.teams[name])
+                    seats = resolve_entities(match.seats, whole.entities)
+                    plays = sum(len(seats[one.index]) for one in match.seats if one.policy == name)
+                    return FirstSeat(whole.part(seats[seat.index]), plan.teams[name], plays)
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",

@@ -22,6 +22,7 @@ from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.records.journal import Journal
 from arena.records.metrics import EpisodeRecord
+from arena.records.outcome import contradicting_text, contradicts
 from arena.roles.environment.episodes import GameTracker, Tracked
 from arena.serving.player import Player
 
@@ -66,7 +67,7 @@ class Server:
         self.table.most = games
         self.tick: Tick
         self.episodes: list[EpisodeRecord] = []
-        self._ticks = self._batches = 0
+        self._ticks = self._batches = self._contradicting = 0
         self._finished: list[Game] = []
         entities = {entity: number for number, entity in enumerate(self.interface.entities)}
         seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
@@ -208,6 +209,8 @@ class Server:
         if tick.finished:
             self._finished += tick.finished
             records = self._tracker.finish(tick.over, self._ticks)
+            sides = self._match.sides or [(seat,) for seat in range(len(self._match.seats))]
+            self._contradicting += sum(contradicts([seat.outcome for seat in one.seats], sides) for one in records)
             if self._limit is not None:
                 self.episodes += records
             if self._journal is not None:
@@ -225,3 +228,5 @@ class Server:
             f"{self.table.running} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
             f"{counts.lost} lost; {pluralize(counts.asks, 'action')} in {pluralize(self._batches, 'batch', 'batches')}"
         )
+        for line in contradicting_text({self._match.env: self._contradicting} if self._contradicting else {}):
+            self._say(line)

@@ -188,7 +188,7 @@ class Trainer:
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
         self._before: int | None = None  # bytes of the episodes before the iteration; None: none has begun
-        self._players: dict[str, Player] = {}  # of the newest state
+        self._acting: dict[str, Policy] = {}  # of the newest state
         self._memories: dict[str, Any] = {}  # by entity of match 0
         self._open(None if run_dir is None else str(run_dir), resume=resume)
 
@@ -274,7 +274,7 @@ class Trainer:
         episodes = loop.run.folder.episodes
         if self._before is None:
             self._before = episodes.stat().st_size if episodes.exists() else 0
-        self._players.clear()
+        self._acting.clear()
         self._memories.clear()
         if self._ranks != "1":
             return self._trained(over=self._play_remotely() == 0)
@@ -428,7 +428,7 @@ class Trainer:
             self._open(str(folder.path), resume=begun)
             raise
         finally:
-            self._players.clear()
+            self._acting.clear()
             self._memories.clear()
             vars(self).pop("_seated", None)
 
@@ -528,7 +528,7 @@ class Trainer:
         info: Mapping[str, Any] | None = None,
         memory: Any = None,
         greedy: bool = True,
-        entity: int | None = None,
+        entity: str | int | None = None,
     ) -> Any:
         """The action of a policy for one observation, as it is now; see `Player.act`.
 
@@ -545,14 +545,17 @@ class Trainer:
         """
         self._check_open()
         name = self._named(policy)
-        if name not in self._players:
-            self._players[name] = Player(self._policy(name, None), name)
-        player = self._players[name]
+        acting = self._acting_now(name)
         with untouched_process():
-            if not player.remembers:
-                return player.act(observation, info, greedy=greedy, entity=entity)
-            player.memory = memory
-            return player.act(observation, info, greedy=greedy, entity=entity), player.memory
+            if not acting.memory_size:
+                return acting.act(observation, info, greedy=greedy, entity=entity)
+            acting.remember(memory, entity)
+            return acting.act(observation, info, greedy=greedy, entity=entity), acting.memories[entity]
+
+    def _acting_now(self, name: str) -> Policy:
+        if name not in self._acting:
+            self._acting[name] = self._policy(name, None)
+        return self._acting[name]
 
     def compute_actions(
         self,
@@ -579,19 +582,19 @@ class Trainer:
             raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
         actions = {}
         for name, observation in observations.items():
-            (policy, place), memory = seats[str(name)], self._memories.get(str(name))
+            (policy, number), memory = seats[str(name)], self._memories.get(str(name))
             info = (infos or {}).get(name)
             found = self.compute_action(
-                observation, policy=policy, info=info, memory=memory, greedy=greedy, entity=place
+                observation, policy=policy, info=info, memory=memory, greedy=greedy, entity=number
             )
-            if self._players[policy].remembers:
+            if self._acting[policy].memory_size:
                 found, self._memories[str(name)] = found
             actions[name] = found
         return actions
 
     @cached_property
     def _seated(self) -> dict[str, tuple[str, int]]:
-        """By the name of each entity of match 0, and as it is configured, its policy and its place in the team.
+        """By the name of each entity of match 0, and as it is configured, its policy and its number among the policy's.
 
         The game is made once.
         """
@@ -601,10 +604,9 @@ class Trainer:
             seats = check_seats(match, interface)
         names = interface.entities
         found = {
-            names[entity]: (policy, place)
+            names[entity]: (policy, number)
             for policy, teams in teams_of(match, seats).items()
-            for team in teams
-            for place, entity in enumerate(team)
+            for number, entity in enumerate(chain(*teams))
         }
         as_configured = [str(entity) for seat in match.seats for entity in seat.entities]
         return {own: found[names[entity]] for own, entity in zip(as_configured, chain(*seats), strict=True)} | found
@@ -643,7 +645,7 @@ class Trainer:
         difference = _difference(loaded.state, state, "")
         if difference is not None:
             raise ConfigError(f"the state does not fit {policy!r}: {difference}", path=f"policies.{policy}")
-        self._players.clear()
+        self._acting.clear()
         checkpoint.write(path, replace(loaded, state=dict(state)))
 
     def _checkpoint(self, name: str) -> Path:

@@ -70,6 +70,7 @@ class Member:
     """
 
     face = "vector"
+    memory_size = 0
     schedule = "ticks"  # all workers learn after the same number of ticks
     library: ClassVar[type[BaseAlgorithm]]
     Options: ClassVar[type[Any]]

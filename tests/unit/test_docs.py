@@ -284,6 +284,12 @@ def test_public_names_are_pinned_and_documented(name: str) -> None:
     assert [one for one in module.__all__ if not getattr(module, one).__doc__] == []
 
 
+@pytest.mark.parametrize("name", [name for name in PUBLIC if "." in name])
+def test_public_module_loads_on_access(name: str) -> None:
+    parent, _, module = name.rpartition(".")
+    assert importlib.import_module(parent).__getattr__(module) is importlib.import_module(name)
+
+
 @pytest.mark.parametrize("name", ["arena", "arena.dataset", "arena.external", "arena.replay"])
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):

@@ -121,6 +121,17 @@ def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFo
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
 
 
+@pytest.mark.parametrize(("first", "second"), [("win", "win"), ("loss", "loss"), ("win", "draw"), ("loss", None)])
+def test_games_whose_outcomes_do_not_fit_are_said(folder: RunFolder, first: str, second: str | None) -> None:
+    wrong = episode("ab", first)
+    wrong["seats"][1]["outcome"] = second
+    write_episodes(folder, episode("ab", "draw"), wrong, wrong, episode("ab", "win"))
+    found = read(folder)
+    assert (found.unrated, found.results.between("a", "b")) == (2, Score(1, 1, 0))
+    (line,) = found.without_winner
+    assert line.startswith("not rated: 2 games of 'touchdown' in which both sides won, both lost, or only one side has")
+
+
 def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
     write_plan(folder, {"match": 0, "sides": [[0, 2], [1, 3]]})
     line = episode("ab", "win")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 
 import arena
-from arena import Trainer, registry
+from arena import ConfigError, Trainer, registry
 from arena.cli import serve
 from arena.config import load_config
 from arena.game.spaces import row, stack
 from arena.records.folder import RunFolder
+from arena.seat.play import play
 from arena.serving.models import model_of
 from arena.serving.policy import configured_policy
 from in_process import one_match, train
@@ -109,6 +111,108 @@ def test_actors_of_a_team_remember_by_entity(name: str, options: dict[str, Any],
                     one, policy="blue", entity=place, memory=memories[place]
                 )
                 same(action, expected[place])
+
+
+GRU = {"recurrent": "gru"}
+
+
+@pytest.mark.parametrize(("name", "options"), [("ppo", GRU), ("hppo", {}), ("qmix", GRU)])
+def test_one_policy_remembers_each_entity_apart(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    data = configuration(name, tmp_path, SEATS)
+    data["policies"]["blue"]["options"] |= options
+    if name == "qmix":
+        data["policies"]["blue"]["options"] |= {"sequence_length": 4, "burn_in": 0, "batch_size": 16}
+    named = f"{train(data, tmp_path / 'run').path}:blue"
+    shared, own = arena.load_policy(named), [arena.load_policy(named), arena.load_policy(named)]
+    names: tuple[Any, Any] = (0, 1) if name == "qmix" else ENTITIES
+    space = shared.observation_space
+    space.seed(3)
+    seen = [[space.sample() for _ in ENTITIES] for _ in range(12)]
+    expected = [[own[place].act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
+    found = [[shared.act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
+    assert found == expected
+    shared.reset(entity=names[0])
+    assert shared.act(seen[0][0], entity=names[0]) == expected[0][0], "its episode begins"
+    with pytest.raises(ValueError, match=f"of one observation of entity {names[0]!r}, and got a batch of 4;"):
+        shared.act(np.stack(seen[0] * 2), entity=names[0])
+    if name != "qmix":  # without its place in the team it is refused anyway
+        with pytest.raises(
+            ValueError, match="has a memory and plays 2 entities of a game; say which of them sees this"
+        ):
+            shared.act(seen[0][0])
+    shared.act(np.stack(seen[0] * 2))
+    with pytest.raises(ValueError, match="has a memory, of a batch of 4, and got a batch of 6; name each entity in"):
+        shared.act(np.stack(seen[0] * 3))
+    shared.reset()
+    assert shared.act(np.stack(seen[0] * 3)).tolist() == expected[0] * 3
+
+
+class Vector:
+    """Plays the last allowed action of its rows, by the infos of a vector environment."""
+
+    face, schedule = "vector", "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        self.env = env
+
+    def run(self) -> None:
+        play(self.env, self.actor())
+
+    def actor(self) -> Any:
+        return lambda seen, infos: np.where(infos["active"], infos["action_mask"].cumsum(1).argmax(1), 0)
+
+
+class Gym(Vector):
+    """Plays the number of its actions since an episode has begun."""
+
+    face = "gym"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
+        self.env, self.actions = env, env.action_space.n
+
+    def actor(self, *, greedy: bool = False) -> Any:
+        return Counter(self.actions)
+
+
+class Counter:
+    """An actor of the gym face."""
+
+    def __init__(self, actions: int) -> None:
+        self.actions = actions
+
+    def begin_episode(self) -> None:
+        self.count = -1
+
+    def __call__(self, observation: Any, info: Any) -> int:
+        assert observation.shape == (1,)
+        assert info["action_mask"].shape == (self.actions,)
+        self.count += 1
+        return self.count % self.actions
+
+
+class Parallel(Vector):
+    """Has no other face."""
+
+    face = "parallel"
+
+
+def test_own_algorithms_act_as_in_their_face(tmp_path: Path) -> None:
+    def loaded(own: type) -> Any:
+        policies = {"blue": {"algorithm": f"{__name__}:{own.__name__}"}}
+        data = {"name": "test", **one_match({"make": "vector_games:Masked"}, policies, ticks=1)}
+        path = tmp_path / "match.yaml"
+        path.write_text(json.dumps(data))
+        return configured_policy(load_config(path), None, "blue")
+
+    vector, gym = loaded(Vector), loaded(Gym)
+    one, three = np.zeros(1, np.int64), np.zeros((3, 1), np.int64)
+    assert (vector.act(one), vector.act(one, np.array([1, 0])), vector.act(three).tolist()) == (1, 0, [1, 1, 1])
+    assert [gym.act(one, entity="a") for _ in range(3)] == [0, 1, 0]
+    assert [gym.act(one, entity="b"), gym.act(one, entity="a")] == [0, 1], "each entity has an actor of its own"
+    assert gym.act(three).tolist() == [0, 0, 0]
+    assert gym.act(three, {"_final_obs": np.array([True, False, False])}).tolist() == [0, 1, 1]
+    with pytest.raises(ConfigError, match="has the face parallel alone; outside of a run policies act by"):
+        loaded(Parallel)
 
 
 def test_an_entity_of_a_team_is_named_and_what_is_missing_too(tmp_path: Path) -> None:

@@ -136,6 +136,28 @@ def test_games_are_answered_recorded_and_counted(pole: Path, tmp_path: Path) -> 
     assert counts["begun"] == counts["ended"] + counts["lost"] + counts["held"] == 2
 
 
+def test_refused_requests_and_games_with_two_winners_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path / "run", "ppo", "touchdown", kwargs={"max_steps": 20}, seats=("blue", "blue"), n_steps=10)
+    serving = Serving(run, "--http", 0, "--games", 4, "--slots", 1, "--records", tmp_path / "records")
+    seen = json.dumps({"entities": {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}}).encode()
+    with serving, HttpWire(serving.address) as wire:
+        for name, ends in (("a", ("win", "win")), ("b", ("win", "loss")), ("c", ("loss", "loss"))):
+            assert wire.step("start", name).status == 200
+            assert wire.step("start", "late").error == "no_slot"
+            assert wire.step("tick", name, b'{"entities": {"green": {}}}').error == "unknown_entity"
+            assert wire.step("tick", name, seen).status == 200
+            stated = {entity: {"outcome": end} for entity, end in zip(("blue_0", "red_0"), ends, strict=True)}
+            assert wire.step("end", name, json.dumps({"entities": stated}).encode()).status == 200
+    (*_, counts) = JournalReader(tmp_path / "records" / "games.jsonl")
+    assert (counts["begun"], counts["ended"], counts["refused"]) == (3, 3, 6)
+    assert (
+        "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has"
+        in capsys.readouterr().out
+    )
+
+
 def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
     def draws(name: str, others: int) -> list[int]:
         found = []

@@ -307,8 +307,7 @@ class Advisor:
         self._algorithm = self._policy.algorithm
         self.name, self._observation_space, self._action_space = name, observation_space, action_space
         self._served = PureModel(self._algorithm, 0) if getattr(cls, "served", None) else None
-        declared = self._algorithm if self._served is None else self._served
-        self.remembers = getattr(declared, "memory_size", None) != 0
+        self.remembers = self._policy.remembers
         self._log_prob, self._state_value = self._method("log_prob"), self._method("state_value")
         self._tells = self._log_prob is not None and not isinstance(action_space, Box)
         self.begin()
