@@ -225,7 +225,7 @@ def curtailed_lines(found: CutGamesBias | None) -> list[str]:
     return [
         f"short games count too often, and ratings favor who wins them: with {found.player} a lane finishes about "
         f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
-        "more"
+        f"more{', in a new run' if found.by == 'round' else ''}"
     ]
 
 

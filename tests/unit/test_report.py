@@ -231,7 +231,8 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
     assert numbers(own)["standings"]["curtailed"] is None
-    cut = [{**whole[-1], "episode": 1000 + number, "cut": True} for number in range(30)]
+    end = 1000 * (1 + whole[-1]["round"])
+    cut = [{**whole[-1], "tick": end, "episode": 1000 + number, "cut": True} for number in range(30)]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
     ratings = fit(read(own).timeline)
     games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
