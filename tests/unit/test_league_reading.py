@@ -19,6 +19,7 @@ from arena.league.metagame import measures
 from arena.league.read_results import GameReader, read
 from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
+from arena.opened import open_run
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -281,13 +282,39 @@ def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
     for at in ("50", "100"):
         assert main(["standings", str(folder.path), "--json", "--at", at]) == 0
         shown = json.loads(capsys.readouterr().out)
-        (payoff,) = (one for one in shown["payoffs"] if one["row"] == "a")
-        low, high = payoff["interval"]
+        (payoff,) = (one for one in shown["payoffs"] if one["player"] == "a")
+        low, high = payoff["low"], payoff["high"]
         found[at] = payoff["score"], {one["player"]: one["nash"]["value"] for one in shown["meta_game"]}
         assert low <= {"50": 0.9, "100": 0.1}[at] <= high
-        assert payoff["games"] < 500
+        assert payoff["counted"] < 500 <= payoff["games"] == 10 * int(at)
     assert found["50"][0] == pytest.approx(0.9, abs=0.02) and found["50"][1] == {"a": 1, "b": 0}
     assert found["100"][0] == pytest.approx(0.1, abs=0.02) and found["100"][1] == {"a": 0, "b": 1}
+
+
+def test_pairs_have_all_games_also_those_too_old_to_count(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rounds(folder, *({} for _ in range(24)))
+    old = [episode("as", outcome, tick=50, length=1) for outcome in ("win", "loss", "win", "draw")]
+    new = [
+        episode("ab", "win" if number % 2 else "loss", round=number, tick=100 * number + 1 + game, length=1)
+        for number in range(1, 24)
+        for game in range(40)
+    ]
+    write_episodes(folder, *old, *new)
+    found = {(one["player"], one["opponent"]): one for one in open_run(folder.path).payoffs()}
+    unknown = {"counted": 0, "score": None, "low": None, "high": None}
+    assert found["a", "s"] == {
+        "player": "a",
+        "opponent": "s",
+        **{"games": 4, "wins": 2, "draws": 1, "losses": 1},
+        **unknown,
+    }
+    assert found["s", "a"].items() >= {"games": 4, "wins": 1, "draws": 1, "losses": 2, **unknown}.items()
+    assert (found["a", "b"]["games"], found["a", "b"]["wins"]) == (23 * 40, 12 * 40) and found["a", "b"]["counted"]
+    assert main(["standings", str(folder.path), "--pairs"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert any({"a", "s"} == {*line[:2]} and line[2:] in ([*"42110", *"--"], [*"41120", *"--"]) for line in shown)
 
 
 def test_alike_games_of_several_lengths_do_not_count_as_one_length(folder: RunFolder) -> None:

@@ -275,22 +275,16 @@ def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
     shown, page = json.loads(capsys.readouterr().out), numbers(own)["standings"]
     matrix = page["matrix"]
     cells = {
-        (row, column): {name: matrix[name][i][j] for name in ("mean", "low", "high", "games")}
+        (row, column): [matrix[name][i][j] for name in ("games", "mean", "low", "high")]
         for i, row in enumerate(matrix["players"])
         for j, column in enumerate(matrix["players"])
         if i != j and matrix["games"][i][j]
     }
     assert cells
-    assert {(one["row"], one["column"]): one for one in shown["payoffs"]} == {
-        (row, column): {
-            "row": row,
-            "column": column,
-            "score": cell["mean"],
-            "interval": [cell["low"], cell["high"]],
-            "games": cell["games"],
-        }
-        for (row, column), cell in cells.items()
-    }
+    columns = "counted", "score", "low", "high"
+    assert {(one["player"], one["opponent"]): [one[name] for name in columns] for one in shown["payoffs"]} == cells
+    rows = [[*one.values()] for one in shown["payoffs"]]
+    assert len(page["pairs"]) == len(cells) // 2 and all([*pair] in rows for pair in page["pairs"])
     measured = [
         (one["player"], *([one[name]["value"], *one[name]["interval"]] for name in ("nash", "skill", "alpha_rank")))
         for one in shown["meta_game"]
