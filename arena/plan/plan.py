@@ -228,8 +228,9 @@ class Plan:
         return self._addresses[role]
 
     def players(self) -> tuple[str, ...]:
-        """The policies that play: those with a seat, and in a run of several rounds all."""
-        return tuple(name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1)
+        """The policies that play, frozen ones last: those with a seat, and in a run of several rounds all."""
+        playing = [name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1]
+        return tuple(sorted(playing, key=lambda name: self.policies[name].config.frozen))
 
     def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
         """The ranks in the group of a policy's workers, team by team, in the order of their seats.
