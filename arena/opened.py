@@ -116,22 +116,19 @@ class Run:
         return Table(table_data(self.rated(at).table.tables))
 
     def payoffs(self, at: int | None = None) -> Table:
-        """Who beats whom: two rows for each pair with games that still count, of at most 24 players.
+        """Who beats whom: two rows for each pair of players that has met, one as each of them sees it.
 
-        Columns: `player`, `opponent`, `score` (expected points per game, a draw is one half), `low` and `high` (95 %),
-        and `games`, on how many the score rests: older ones count less. `arena standings --json` calls the first two
-        `row` and `column`, and has `interval`. For `at` and errors see `standings`.
+        Columns: `player`, `opponent`; `games`, `wins`, `draws`, `losses`: all that had a winner or a draw; `score`
+        (expected points per game as the two are now, a draw is one half), `low` and `high` (95 %), and `counted`, the
+        number of games on which the score rests: older ones count less. Without such games the score is None. For `at`
+        and errors see `standings`.
         """
+        from arena.league.metagame.payoff import pairs
         from arena.terminal.standings import payoffs_of
 
         table, counted, _ = self.rated(at)
         timeline = counted.timeline if at is None else counted.timeline.until(at)
-        _, found = payoffs_of(table, timeline, self.config)
-        columns = ("player", "opponent", "score", "low", "high", "games")
-        return Table(
-            dict(zip(columns, (one["row"], one["column"], one["score"], *one["interval"], one["games"]), strict=True))
-            for one in found
-        )
+        return Table(pair._asdict() for pair in pairs(payoffs_of(table, timeline)))
 
     def rated(self, at: int | None = None) -> Standings:
         """The ratings behind `standings`, with the same `at`."""

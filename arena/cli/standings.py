@@ -19,17 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--at", type=non_negative_int, metavar="TICK", help="the tick (default: the newest)")
+    parser.add_argument("--pairs", action="store_true", help="also all games of each pair of players")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; returns the exit status."""
+    from arena.league.metagame.payoff import pairs
     from arena.opened import Run
-    from arena.terminal.standings import league_lines, meta_game_data, table_data
+    from arena.terminal.standings import league_lines, meta_game_data, pair_lines, payoffs_of, table_data
 
     run, at = Run(arguments.run), arguments.at
     table, counted, tick = run.rated(at)
+    timeline = counted.timeline if at is None else counted.timeline.until(at)
     if arguments.json:
         data = {
             "players": table_data(table.tables),
@@ -39,11 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
             "without_winner": [*table.without_winner],
             "contradictions": [pair._asdict() for pair in table.contradictions],
             "narrow": None if table.narrow is None else table.narrow._asdict(),
-            **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), run.config),
+            "payoffs": [pair._asdict() for pair in pairs(payoffs_of(table, timeline))],
+            "meta_game": meta_game_data(table, timeline, run.config),
         }
         say(json.dumps(data, indent=2))
     elif table.tables:
         say("\n".join(league_lines(table)))
+        if arguments.pairs:
+            say("\n".join(["", *pair_lines(payoffs_of(table, timeline))]))
     else:
         say("\n".join(["no two players have met in a game that counts", *table.without_winner]))
     if has_failed(run.folder) and not arguments.json:

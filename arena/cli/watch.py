@@ -103,7 +103,8 @@ class FollowedRun:
         self._config_stamp = file_stamp(self.folder.config)  # before it is read: what is written from now on is new
         self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
-        self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
+        names = sorted(players(self.config), key=lambda name: self.config.policies[name].frozen)
+        self.scoreboard = Scoreboard(names, snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._games = FollowedJournal(self.folder.games)
         self._results = FollowedJournal(self.folder.results)

@@ -48,8 +48,8 @@ class ResultSet(NamedTuple):
     aborted: int  # games that were cut, or in which a seat was idle
     unfinished: int  # lines that a kill has left incomplete: 0 or 1
     cut: Mapping[str, int]
-    """Per player the games with others that would have counted if the end of a leg had not cut them; none where all
-    games that count have one length, as then cuts favor no player."""
+    """Per player the games with others that would have counted if the planned end of a leg had not cut them (Ctrl-C and
+    stop rules cut others); none where all games that count have one length, as then cuts favor no player."""
     without_winner: Sequence[str]  # a line for each game with episodes that are not rated: why, and what helps
 
     @property
@@ -155,9 +155,8 @@ class GameReader:
         )
         starts = np.array([0, *(line.start for line in rounds)])[np.minimum(number + 1, len(rounds))]
         part = np.clip((tick - 1 - starts) * self._parts // self.config.ticks, 0, self._parts - 1)
-        _, firsts, games, counts = np.unique(
-            alike * self._parts + part, return_index=True, return_inverse=True, return_counts=True
-        )
+        kinds = (alike * self._parts + part) * 2 + self._ends_leg(tick, starts)
+        _, firsts, games, counts = np.unique(kinds, return_index=True, return_inverse=True, return_counts=True)
         if self._needs_margins or any(self._ranks(episodes[first]) for first in firsts):  # returns count, too
             firsts, counts = np.arange(len(episodes)), np.ones(len(episodes), np.int64)
             games = firsts
@@ -196,7 +195,8 @@ class GameReader:
                 self.returns.setdefault(policy, []).append(value)
         idle = any(seat.idle_ticks for seat in episode.seats)
         if episode.cut:
-            missed = () if idle else self._missed_by(episode)
+            ended = self._ends_leg(episode.tick, rounds[episode.round].start)
+            missed = self._missed_by(episode) if ended and not idle else ()
             self._cut.setdefault(episode.env, Counter()).update(dict.fromkeys(missed, count))
         if episode.cut or idle:
             self._counts["aborted"] += count
@@ -260,6 +260,10 @@ class GameReader:
             cut={} if len(self._lengths) == 1 else missed,
             without_winner=[*without_winner_text(rules), *contradicting_text(self._contradicting)],
         )
+
+    def _ends_leg(self, tick: Any, start: Any) -> Any:
+        """Whether a leg of the round that begins at `start` ends at a tick by plan; for numbers and arrays."""
+        return (tick % self.config.checkpoint_every == 0) | (tick - start == self.config.ticks)
 
     def _results_at(self, tick: int, round: Round) -> Results:
         """The games of the part of a round in which a tick is."""

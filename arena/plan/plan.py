@@ -228,8 +228,9 @@ class Plan:
         return self._addresses[role]
 
     def players(self) -> tuple[str, ...]:
-        """The policies that play: those with a seat, and in a run of several rounds all."""
-        return tuple(name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1)
+        """The policies that play, frozen ones last: those with a seat, and in a run of several rounds all."""
+        playing = [name for name, policy in self.policies.items() if policy.workers or self.config.round_count > 1]
+        return tuple(sorted(playing, key=lambda name: self.policies[name].config.frozen))
 
     def rank_of(self, role: Role) -> int:
         """The world rank that hosts a role."""

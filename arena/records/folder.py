@@ -6,6 +6,7 @@ runs/<name>/
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
 ├── changes.jsonl                   the root: what a curriculum has changed
+├── resumes.jsonl                   the root: what a resume has changed, if anything
 ├── best.json                       the root: which boundary had the best result, with `best`
 ├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: the results of evaluations, and their games
@@ -74,6 +75,7 @@ class RunFolder:
         self.results = path / "result.json"
         self.measures = path / "measures.jsonl"  # missing if nothing was measured
         self.changes = path / "changes.jsonl"  # missing without a curriculum
+        self.resumes = path / "resumes.jsonl"  # missing if no resume has changed a value
         self.best = path / "best.json"  # with `best` in the configuration
         self.progress = path / "progress.csv"  # written by the logger `csv`
         self.evaluations = path / "evaluations.jsonl"

@@ -99,6 +99,15 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
     set: dict[str, Any]
 
 
+class ResumeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """`resumes.jsonl`: a value of the configuration that a resume from this tick has changed, as JSON."""
+
+    tick: Ticks
+    key: str
+    was: str
+    now: str
+
+
 class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
     """`measures.jsonl`: measured by a callback: of an episode, or, without `match`, in the iteration of the tick."""
 

@@ -1,8 +1,8 @@
 """Several runs on one page: means over runs of the same configuration, with 95 % intervals over their seeds.
 
 Runs whose configurations differ in nothing but seed, name and processes are a **group**, and its runs are the samples:
-an interval is Student's t over the means of the runs, and one run has none. Games of one run are no such samples, as
-the same policies play them.
+an interval is Student's t over the means of the runs, and one run has none. Of runs with the same seed one
+counts. Games of one run are no such samples, as the same policies play them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     arena: str
     groups: list[Group]
-    repeated: list[str]  # labels of groups of which two runs have the same seed
+    repeated: list[str]  # labels of groups of which two runs have the same seed: the longest of these counts
     runs: list[ComparedRun]
     policies: list[ComparedPolicy]
     curves: dict[str, list[GroupCurves]]  # by the title of their chart
@@ -103,11 +103,10 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
     # The runs of each group, by their places, in the order in which they are named.
     found: dict[str, list[int]] = {}
     for place, run in enumerate(files):
-        same = {key: value for key, value in flat(run.config).items() if key.partition(".")[0] not in _FREE}
-        found.setdefault(repr(sorted(same.items())), []).append(place)
+        found.setdefault(repr(sorted(_settings(run).items())), []).append(place)
     members = list(found.values())
-    configs = [flat(files[places[0]].config) for places in members]
-    keys = dict.fromkeys(key for one in configs for key in one if key.partition(".")[0] not in _FREE)
+    configs = [_settings(files[places[0]]) for places in members]
+    keys = dict.fromkeys(key for one in configs for key in one)
     unlike = [key for key in keys if len({one.get(key, "") for one in configs}) > 1]
     unlike = [key for key in unlike if not any(one.startswith((f"{key}.", f"{key}[")) for one in keys)]
     names = [files[places[0]].config.name for places in members]
@@ -130,10 +129,13 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
         for number, places in enumerate(members)
         for place in places
     ]
+    ranked = [sorted(places, key=lambda place: summaries[place].ticks) for places in members]
+    samples = [[*{files[place].config.seed: place for place in places}.values()] for places in ranked]
+    repeated = [label for label, each, some in zip(labels, members, samples, strict=True) if len(some) < len(each)]
     names = list(dict.fromkeys(name for run in files for name in run.config.policies if name in run.episodes.policies))
     policies = []
     for name in names:
-        for number, places in enumerate(members):
+        for number, places in enumerate(samples):
             returns, won = (
                 [
                     values[-_LAST:].mean()
@@ -151,7 +153,7 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
     for name in names:
         for title, of_games in (("return", False), ("share of points", True)):
             found_curves = []
-            for number, places in enumerate(members):
+            for number, places in enumerate(samples):
                 curves = []  # of each run the mean of each part of the ticks in which episodes have ended
                 for place in places:
                     ticks, values = _numbers(files[place], name, of_games=of_games)
@@ -162,9 +164,13 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
                     found_curves.append(GroupCurves(number, single, mean))
             if found_curves:
                 charts[f"{name}: {title}"] = found_curves
-    seeds = [[files[place].config.seed for place in places] for places in members]
-    repeated = [label for label, each in zip(labels, seeds, strict=True) if len({*each}) < len(each)]
     return Comparison(__version__, groups, repeated, runs, policies, charts)
+
+
+def _settings(run: RunFiles) -> dict[str, str]:
+    """The values of a run that make its group, with those that a resume has changed."""
+    now = {key: value for key, value in flat(run.config).items() if key.partition(".")[0] not in _FREE}
+    return now | {f"{line.key} until tick {line.tick}": line.was for line in reversed(run.resumes)}
 
 
 def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Ints, Floats]:

@@ -33,6 +33,7 @@ from arena.records.formats import (
     ExploitabilityFile,
     PlanFile,
     ProfileFile,
+    ResumeLine,
     Round,
     Terms,
     read_document,
@@ -63,7 +64,7 @@ class JournalView(NamedTuple):
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
         journals = [folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.changes, folder.faults]
-        journals += [folder.rounds, folder.human_games]
+        journals += [folder.rounds, folder.human_games, folder.resumes]
         found = {path: path.stat() for path in journals if path.is_file()}
         played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
         return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
@@ -99,6 +100,7 @@ class RunFiles:
     rounds: Sequence[Round]
     exploitability: ExploitabilityFile | None  # of a league's mean strategies
     changes: Sequence[ChangeLine]  # by a curriculum or a program
+    resumes: Sequence[ResumeLine]  # what resumes have changed
     faults: Sequence[Mapping[str, Any]]  # the lines of `faults.jsonl` as they are
     profile: ProfileFile | None
     terms: Terms | None  # of a tournament; None: it is none, or an older arena has played its first batch alone
@@ -209,6 +211,7 @@ class RunReader:
             rounds=known(folder.rounds, lambda journal: journal.made(round_of)),
             exploitability=read_document(curve, ExploitabilityFile) if curve.is_file() else None,
             changes=known(folder.changes, lambda journal: journal.lines(ChangeLine)),
+            resumes=known(folder.resumes, lambda journal: journal.lines(ResumeLine)),
             faults=known(folder.faults, lambda journal: journal.made(fault_of)),
             profile=read_document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
             terms=read_document(folder.tournament, Terms) if folder.tournament.is_file() else None,

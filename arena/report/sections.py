@@ -69,11 +69,12 @@ class PageData(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a curriculum or a program has changed."""
+    """What a curriculum, a program or a resume has changed."""
 
     tick: int
     key: str
     value: str  # as a configuration has it
+    resumed: str | None = None  # the value before, if a resume has changed it
 
 
 class Tournament(msgspec.Struct, frozen=True):
@@ -153,13 +154,13 @@ def page_data(files: RunFiles, replays: Sequence[Replay] | None = (), *, ratings
 
 def _changes(files: RunFiles) -> list[Change]:
     """Of each key when its value became another one; the newest changes."""
-    found, values = list[Change](), flat(files.config)
+    found, values = [Change(line.tick, line.key, line.now, line.was) for line in files.resumes], flat(files.config)
     for line in files.changes:
         for key, value in flat(line.set).items():
             if values.get(key) != value:
                 values[key] = value
                 found.append(Change(line.tick, key, value))
-    return found[-MOST_CHANGES:]
+    return sorted(found, key=lambda change: change.tick)[-MOST_CHANGES:]
 
 
 def _results(replays: Sequence[Replay], files: RunFiles, known: Ints) -> dict[Place, str]:

@@ -9,7 +9,7 @@ from arena.config.members import players
 from arena.config.schema import Config
 from arena.league.metagame.measures import Measures, in_matrix, measures
 from arena.league.metagame.meetings import Span, meetings
-from arena.league.metagame.payoff import payoff
+from arena.league.metagame.payoff import Pair, pairs, payoff
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import OrderUncertainty, equals
@@ -70,6 +70,7 @@ class Standings(msgspec.Struct, frozen=True):
 
     tables: list[list[Row]]
     matrix: Matrix
+    pairs: list[Pair]  # of players of the matrix, once each
     meta: list[Measures]
     curves: dict[str, StrengthCurve]  # of policies that learn
     prior: bool  # whether the strengths have a weak prior, as games alone do not determine them: see `Ratings`
@@ -147,6 +148,7 @@ def standings(reading: ResultSet, config: Config, *, rule: Decided | None = None
             left_out=len(found) - len(shown),
             spans=meetings(timeline).spans(shown),
         ),
+        pairs=pairs(scores, once=True),
         meta=measures(scores) if sides is None else [],
         curves={
             policy: StrengthCurve(

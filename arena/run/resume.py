@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -28,7 +29,7 @@ from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
 from arena.records.folder import forget_lanes, matches_in
-from arena.records.formats import Boundary, ChangeLine, MeasureLine, Worker
+from arena.records.formats import Boundary, ChangeLine, MeasureLine, ResumeLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
 from arena.records.results import RunResults, StopReached, first_met
@@ -211,6 +212,15 @@ def forget(run: Run) -> int:
     journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, start)
     best.forget_after(folder, start)
     journal.forget_after(folder.changes, ChangeLine, lambda line: line.tick, start)  # the boundary's line stays
+    journal.forget_after(folder.resumes, ResumeLine, lambda line: line.tick, start)
+    before, now = load_config(folder.config), run.plan.config
+    changed = [
+        line for line in changed_values(before, now) if re.match(r"(seed|envs|policies|matches|league)\b", line[0])
+    ]
+    if changed and start:
+        resumes = journal.Journal(folder.resumes)
+        resumes.extend([ResumeLine(tick=start, key=key, was=was, now=new) for key, was, new in changed])
+        resumes.close()
     return farthest - start
 
 

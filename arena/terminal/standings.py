@@ -9,7 +9,7 @@ from typing import Any
 from arena.config.schema import Config
 from arena.errors import percent, pluralize
 from arena.league.metagame.measures import in_matrix, measures
-from arena.league.metagame.payoff import Payoff, payoff
+from arena.league.metagame.payoff import Payoff, pairs, payoff
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
@@ -70,42 +70,48 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
     ]
 
 
-def payoffs_of(found: LeagueTable, timeline: Timeline, config: Config) -> tuple[Payoff, list[dict[str, Any]]]:
-    """The payoffs of the report, and those of pairs that have met as JSON.
+def payoffs_of(found: LeagueTable, timeline: Timeline) -> Payoff:
+    """The payoffs of all players of the standings `found`; `timeline` has the games up to their tick."""
+    return payoff(timeline, [row.player for rows in found.tables for row in rows])
 
-    `timeline` has the games up to the tick of the standings `found`.
-    """
+
+def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> list[dict[str, Any]]:
+    """The meta-game of players in one table as JSON; `timeline` as in `payoffs_of`."""
     scores = payoff(timeline, in_matrix([row.player for rows in found.tables for row in rows], config.policies))
-    return scores, [
+    return [
         {
-            "row": row,
-            "column": column,
-            "score": float(scores.mean[i, j]),
-            "interval": (float(scores.low[i, j]), float(scores.high[i, j])),
-            "games": int(scores.games[i, j]),
+            "player": one.player,
+            **{
+                name: {"value": part.value, "interval": part[1:]}
+                for name, part in (("nash", one.nash), ("skill", one.skill), ("alpha_rank", one.alpha_rank))
+            },
         }
-        for i, row in enumerate(scores.players)
-        for j, column in enumerate(scores.players)
-        if i != j and scores.games[i, j]
+        for one in ([] if not scores.players or found.tables[0][0].population else measures(scores))
     ]
 
 
-def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> dict[str, Any]:
-    """The payoffs, as of `payoffs_of`, and the meta-game of players in one table as JSON."""
-    scores, payoffs = payoffs_of(found, timeline, config)
-    return {
-        "payoffs": payoffs,
-        "meta_game": [
-            {
-                "player": one.player,
-                **{
-                    name: {"value": part.value, "interval": part[1:]}
-                    for name, part in (("nash", one.nash), ("skill", one.skill), ("alpha_rank", one.alpha_rank))
-                },
-            }
-            for one in ([] if not scores.players or found.tables[0][0].population else measures(scores))
-        ],
-    }
+def pair_lines(scores: Payoff) -> list[str]:
+    """A line for each pair that has met, the player that stands higher first, below the titles of the columns."""
+    cells: list[Sequence[str]] = [
+        ("player", "opponent", "games", "won", "drawn", "lost", "counted", "score now", "95 % interval")
+    ]
+    for pair in pairs(scores, once=True):
+        now = "-", "-"
+        if pair.score is not None and pair.low is not None and pair.high is not None:
+            now = percent(pair.score, 1), f"[{percent(pair.low, 1)}, {percent(pair.high, 1)}]"
+        cells.append((*pair[:2], *map(str, pair[2:7]), *now))
+    return _aligned(cells, left=(0, 1))
+
+
+def _aligned(cells: Sequence[Sequence[str]], *, left: Collection[int]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if place in left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -129,11 +135,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
                 share, ends = percent(row.share, 1), f"[{percent(low, 1)}, {percent(high, 1)}]"
             interval = f"[{elo_text(row.low)}, {elo_text(row.high)}]"
             cells.append((str(row.rank), row.player, elo_text(row.elo), interval, str(row.score.games), share, ends))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for rank, player, *numbers in cells:
-        aligned = [number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True)]
-        lines.append("  ".join([rank.rjust(widths[0]), player.ljust(widths[1]), *aligned]).rstrip())
+    lines = _aligned(cells, left=(1,))
     left_out = len(rows) + 1 - len(cells)
     return lines + ([f"and {left_out} more"] if left_out else [])
 
@@ -225,7 +227,7 @@ def curtailed_lines(found: CutGamesBias | None) -> list[str]:
     return [
         f"short games count too often, and ratings favor who wins them: with {found.player} a lane finishes about "
         f"{found.games:.3g} games before the end of a {found.by} cuts one; set a larger `{found.key}`, for {ENOUGH} or "
-        "more"
+        f"more{', in a new run' if found.by == 'round' else ''}"
     ]
 
 

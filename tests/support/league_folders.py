@@ -50,7 +50,7 @@ class League(NamedTuple):
 def write_league(path: Path, league: League = League(), *, seed: int = 0) -> RunFolder:  # noqa: B008 - it is frozen
     """Writes the folder; the same seed gives the same bytes."""
     rng = np.random.default_rng(seed)
-    config = parse_config(_config(league), source="league.yaml")
+    config = parse_config({**_config(league), "seed": 5 + seed}, source="league.yaml")
     path.mkdir(parents=True)
     folder = RunFolder(path)
     for part in (folder.boundaries, folder.checkpoints):
@@ -96,7 +96,6 @@ def _config(league: League) -> dict[str, Any]:
     }
     return {
         "name": "league",
-        "seed": 5,
         "ticks": ROUND,
         "rounds": league.rounds,
         "checkpoint_every": ROUND,

@@ -400,3 +400,19 @@ def test_pages_show_every_picture() -> None:
     shown = "".join(page.text for page in readme.PAGES.values())
     assert [name for name in NAMES if f"diagrams/{name}.svg)" not in shown] == []
     assert {path.stem for path in Path(DIAGRAMS).glob("*.svg")} == set(NAMES)
+
+
+def test_every_column_of_the_pages_of_a_run_is_explained() -> None:
+    page = (readme.ROOT / "docs" / "board.md").read_text()
+    cells = {
+        part.strip() for row in re.findall(r"^\| (.*?) \|", page, re.MULTILINE) for part in re.split(r"[,;] ", row)
+    }
+    runs, report = (
+        (readme.ROOT / "arena" / path).read_text()
+        for path in ("board/templates/runs.html", "report/templates/report.html")
+    )
+    titles = re.findall(r'\("\w+", "([^"]+)", "n?"\)', runs)
+    titles += re.findall(r'<th scope="col"[^>]*>([^<{}]+)</th>', report)
+    common = {"name", "state", "policy", "algorithm", "episodes", "tick", "folder", "matches"}  # say what they are
+    assert [*dict.fromkeys(t for t in titles if not {*re.split(r", ", t)} <= cells | common)] == []
+    assert {"size", "counted", "copy of"} <= {*titles}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from arena.league.metagame import measures
 from arena.league.read_results import GameReader, read
 from arena.league.results import Encounter, Score
 from arena.league.timeline import Timeline
+from arena.opened import open_run
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
@@ -107,10 +109,24 @@ def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["b"]}, {"matches": [{"match": 0, "sides": []}]})
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
     whole = [episode("ab", "win", length=length) for length in (5, 6)]
-    write_episodes(folder, *whole, *(episode(pair, None, round=number, cut=True) for pair, number in games))
+    write_episodes(folder, *whole, *(cut_by_round(pair, number) for pair, number in games))
     found = read(folder)
     assert found.cut == {"a": 5, "b": 2, "s": 3}, "a policy that meets itself, or no other, is not rated"
     assert found.aborted == len(games)
+
+
+def cut_by_round(players: str, round: int = 0, **fields: Any) -> dict[str, Any]:
+    return episode(players, None, round=round, cut=True, tick=TICKS * (1 + round), **fields)
+
+
+@pytest.mark.parametrize(("tick", "counted"), [(130, 0), (140, 1), (150, 0), (160, 1), (200, 1)])
+def test_games_cut_by_ctrl_c_are_no_sign_of_short_legs(folder: RunFolder, tick: int, counted: int) -> None:
+    text = folder.config.read_text()
+    folder.config.write_text(re.sub(r"checkpoint_every: \d+", "checkpoint_every: 20", text))
+    write_rounds(folder, {}, {})
+    whole = [episode("ab", "win", length=length) for length in (5, 6)]
+    write_episodes(folder, *whole, episode("ab", None, round=1, cut=True, tick=tick))
+    assert read(folder).cut == dict.fromkeys("ab" * counted, 1)
 
 
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
@@ -277,18 +293,44 @@ def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
     for at in ("50", "100"):
         assert main(["standings", str(folder.path), "--json", "--at", at]) == 0
         shown = json.loads(capsys.readouterr().out)
-        (payoff,) = (one for one in shown["payoffs"] if one["row"] == "a")
-        low, high = payoff["interval"]
+        (payoff,) = (one for one in shown["payoffs"] if one["player"] == "a")
+        low, high = payoff["low"], payoff["high"]
         found[at] = payoff["score"], {one["player"]: one["nash"]["value"] for one in shown["meta_game"]}
         assert low <= {"50": 0.9, "100": 0.1}[at] <= high
-        assert payoff["games"] < 500
+        assert payoff["counted"] < 500 <= payoff["games"] == 10 * int(at)
     assert found["50"][0] == pytest.approx(0.9, abs=0.02) and found["50"][1] == {"a": 1, "b": 0}
     assert found["100"][0] == pytest.approx(0.1, abs=0.02) and found["100"][1] == {"a": 0, "b": 1}
 
 
+def test_pairs_have_all_games_also_those_too_old_to_count(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rounds(folder, *({} for _ in range(24)))
+    old = [episode("as", outcome, tick=50, length=1) for outcome in ("win", "loss", "win", "draw")]
+    new = [
+        episode("ab", "win" if number % 2 else "loss", round=number, tick=100 * number + 1 + game, length=1)
+        for number in range(1, 24)
+        for game in range(40)
+    ]
+    write_episodes(folder, *old, *new)
+    found = {(one["player"], one["opponent"]): one for one in open_run(folder.path).payoffs()}
+    unknown = {"counted": 0, "score": None, "low": None, "high": None}
+    assert found["a", "s"] == {
+        "player": "a",
+        "opponent": "s",
+        **{"games": 4, "wins": 2, "draws": 1, "losses": 1},
+        **unknown,
+    }
+    assert found["s", "a"].items() >= {"games": 4, "wins": 1, "draws": 1, "losses": 2, **unknown}.items()
+    assert (found["a", "b"]["games"], found["a", "b"]["wins"]) == (23 * 40, 12 * 40) and found["a", "b"]["counted"]
+    assert main(["standings", str(folder.path), "--pairs"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert any({"a", "s"} == {*line[:2]} and line[2:] in ([*"42110", *"--"], [*"41120", *"--"]) for line in shown)
+
+
 def test_alike_games_of_several_lengths_do_not_count_as_one_length(folder: RunFolder) -> None:
     games = [episode("ab", "win", length=length, tick=2) for length in (6, 7, 6)]
-    write_episodes(folder, episode("ab", None, cut=True, length=5), *games)
+    write_episodes(folder, cut_by_round("ab", length=5), *games)
     reader, rows = GameReader(folder, load_config(folder.config)), EpisodeRows()
     for found, sizes in JournalReader(folder.episodes).batches(EpisodeRecord):
         reader.read_also(found, rows.take(found, np.array(sizes)))
@@ -308,6 +350,8 @@ def test_alike_games_at_once_count_as_each_alone(folder: RunFolder, size: int, o
         match, round_ = int(rng.integers(3)), number // 200
         fields = {"match": match, "lane": int(rng.integers(9)), "episode": number, "tick": 1 + number // 2}
         fields |= {"length": int(rng.integers(8, 10)), "cut": bool(rng.random() < 0.2), "ranked": match == 2}
+        if fields["cut"] and round_ < 2 and rng.random() < 0.5:
+            fields["tick"] = TICKS * (1 + round_)
         one = episode("ab", str(rng.choice(ends)), round=round_, **fields)
         one["seats"] = [one["seats"][0]] * (1 + (match == 1)) + [one["seats"][1]] * (1 + (match == 2))
         one["seats"] = [{**seat, "policy": str(rng.choice(["a", "b", "s", "a@50"]))} for seat in one["seats"]]

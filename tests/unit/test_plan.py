@@ -493,3 +493,13 @@ def test_finding_is_one_sentence_that_names_the_remedies() -> None:
         "a, c meet after the same ticks of their matches, or never meet; matches that share fewer policies; or one "
         "worker for all entities that a policy has in a match"
     )
+
+
+def test_frozen_players_come_after_those_that_learn() -> None:
+    policies = {
+        "old": {"algorithm": "ppo", "frozen": True},
+        "blue": {"algorithm": "ppo"},
+        "red": {"algorithm": "random"},
+    }
+    config = config_of(match_of("old", "blue"), match_of("blue", "red"), policies=policies)
+    assert make_plan(config).players() == ("blue", "red", "old")

@@ -231,7 +231,8 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
     assert numbers(own)["standings"]["curtailed"] is None
-    cut = [{**whole[-1], "episode": 1000 + number, "cut": True} for number in range(30)]
+    end = 1000 * (1 + whole[-1]["round"])
+    cut = [{**whole[-1], "tick": end, "episode": 1000 + number, "cut": True} for number in range(30)]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
     ratings = fit(read(own).timeline)
     games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
@@ -274,22 +275,16 @@ def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
     shown, page = json.loads(capsys.readouterr().out), numbers(own)["standings"]
     matrix = page["matrix"]
     cells = {
-        (row, column): {name: matrix[name][i][j] for name in ("mean", "low", "high", "games")}
+        (row, column): [matrix[name][i][j] for name in ("games", "mean", "low", "high")]
         for i, row in enumerate(matrix["players"])
         for j, column in enumerate(matrix["players"])
         if i != j and matrix["games"][i][j]
     }
     assert cells
-    assert {(one["row"], one["column"]): one for one in shown["payoffs"]} == {
-        (row, column): {
-            "row": row,
-            "column": column,
-            "score": cell["mean"],
-            "interval": [cell["low"], cell["high"]],
-            "games": cell["games"],
-        }
-        for (row, column), cell in cells.items()
-    }
+    columns = "counted", "score", "low", "high"
+    assert {(one["player"], one["opponent"]): [one[name] for name in columns] for one in shown["payoffs"]} == cells
+    rows = [[*one.values()] for one in shown["payoffs"]]
+    assert len(page["pairs"]) == len(cells) // 2 and all([*pair] in rows for pair in page["pairs"])
     measured = [
         (one["player"], *([one[name]["value"], *one[name]["interval"]] for name in ("nash", "skill", "alpha_rank")))
         for one in shown["meta_game"]
@@ -865,7 +860,8 @@ def test_page_is_written_anywhere_and_does_not_grow_with_episodes(
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three runs of one configuration, and one of another with more policies."""
     base = tmp_path_factory.mktemp("runs")
-    made = [write_league(base / f"run-{number}", League(policies=2, episodes=60, rounds=2)).path for number in range(3)]
+    size = League(policies=2, episodes=60, rounds=2)
+    made = [write_league(base / f"run-{number}", size, seed=number).path for number in range(3)]
     return [*made, write_league(base / "other", League(policies=3, episodes=60, rounds=2)).path]
 
 
@@ -902,11 +898,29 @@ def test_page_of_several_runs_holds_its_numbers(runs: list[Path], tmp_path: Path
         assert json.loads(value) == found
 
 
-def test_page_says_that_runs_of_one_seed_are_no_samples(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[0], tmp_path / "copy")
-    words = "runs have the same seed: they are no independent samples"
-    assert words in write_comparison([*runs, tmp_path / "copy"], tmp_path / "all.html").read_text()
+def test_runs_of_one_seed_count_once(runs: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(runs[0], tmp_path / "copy")
+    once, twice = (compared([read_run(path) for path in paths]) for paths in (runs[:3], [*runs[:3], copy]))
+    assert once.policies == twice.policies and once.curves == twice.curves
+    assert (once.repeated, twice.repeated, len(twice.runs)) == ([], [twice.groups[0].label], 4)
+    words = "runs have the same seed: they are no independent samples, so the longest"
+    assert words in write_comparison([*runs, copy], tmp_path / "all.html").read_text()
     assert words not in write_comparison(runs[2:], tmp_path / "all.html").read_text()
+
+
+def test_run_that_a_resume_has_changed_is_marked_and_no_sample_of_its_configuration(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    copy = shutil.copytree(runs[0], tmp_path / "copy")
+    line = {"tick": 700, "key": "policies.p0.options.gamma", "was": "0.5", "now": "0.9"}
+    (copy / "resumes.jsonl").write_text(json.dumps(line) + "\n")
+    data = compared([read_run(path) for path in (runs[1], copy)])
+    assert [group.differs for group in data.groups] == [
+        {"policies.p0.options.gamma until tick 700": value} for value in ("", "0.5")
+    ]
+    text = re.sub("<[^>]+>", "", page(read_run(copy)))
+    assert "A resume has changed values of the configuration" in text and "by a resume; before 0.5" in text
+    assert "A resume has changed" not in page(read_run(runs[1]))
 
 
 def test_run_named_twice_is_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -54,13 +54,14 @@ def test_standings_are_those_of_the_command(run: Path, command: Command) -> None
     printed = json.loads(command("standings", run, "--json").out)
     assert json.loads(json.dumps(arena.open_run(run).standings())) == printed["players"]
     first, second = arena.open_run(run).payoffs()
-    assert (first["player"], first["opponent"], first["games"]) == (
-        second["opponent"],
-        second["player"],
-        second["games"],
+    assert (first["player"], first["wins"], first["draws"]) == (second["opponent"], second["losses"], second["draws"])
+    assert (
+        first["games"]
+        == first["wins"] + first["draws"] + first["losses"]
+        == arena.open_run(run).standings()[0]["games"]
     )
     assert first["score"] + second["score"] == pytest.approx(1) and first["low"] < first["score"] < first["high"]
-    assert [pair["score"] for pair in printed["payoffs"]] == [first["score"], second["score"]]
+    assert printed["payoffs"] == [first, second]
     with pytest.raises(arena.ConfigError, match="found 10000, but its games are from tick"):
         arena.open_run(run).standings(at=10_000)
     with pytest.raises(arena.ConfigError, match="not a run folder: it does not exist"):

@@ -20,6 +20,7 @@ from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
+from arena.records.formats import ResumeLine
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.environment.environment import Environment
@@ -248,6 +249,16 @@ def test_resume_names_each_changed_value_of_a_policy_and_keeps_the_name(tmp_path
         parse_config({"name": "test", **data}, source="test"), ranks=1, run_dir=str(folder.path), resume=True
     )
     assert same.text == run.text[1:]
+
+
+def test_resumes_record_the_values_that_they_change(tmp_path: Path) -> None:
+    found = []
+    for ticks, every in ((40, 5), (80, 5), (120, 10), (160, 10)):
+        data = duel(ticks=ticks, blue={**COUNTS, "options": {"every": every, "leave": [90]}})
+        folder = play(data, tmp_path, given=True, resume=ticks > 40).folder
+        found.append([*JournalReader(folder.resumes).lines(ResumeLine, missing_ok=True)])
+    changed = [ResumeLine(tick=80, key="policies.blue.options.every", was="5", now="10")]
+    assert found == [[], [], changed, changed]
 
 
 def test_resume_accepts_changed_ticks_copies_lanes_and_options(
