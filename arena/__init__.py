@@ -19,7 +19,7 @@ from arena.errors import (
 
 if TYPE_CHECKING:
     from arena.callbacks import Callback
-    from arena.cli.hub import export_hub
+    from arena.run.hub import export_hub
     from arena.config.league import Decided, Evolution, Gate, League, Perturb, Snapshots
     from arena.config.matches import Exploiters, Fictitious, Gauntlet, Knockout, Match, Matchmaking, Mixtures, Nash
     from arena.config.matches import OwnRule, Pairings, PastSelves, Reset, RoundRobin, Swiss, Uncertainty
@@ -146,7 +146,7 @@ _MODULES = {
     "Trainer": "arena.trainer",
     "load_policy": "arena.serving",
     "export": "arena.serving.export",
-    "export_hub": "arena.cli.hub",
+    "export_hub": "arena.run.hub",
     **dict.fromkeys(
         (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
     ),

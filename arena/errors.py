@@ -252,17 +252,16 @@ _OPTION = re.compile(
 
 
 @contextmanager
-def in_python(*, resume: str = "resume=True") -> Iterator[None]:
+def in_python(*, resume: str = "resume=True", ticks: str = "replace(config, ticks=...)") -> Iterator[None]:
     """Around a function that programs call: its errors name arguments where those of commands name options.
 
-    `--checkpoints` becomes `checkpoints=`, `--set ticks=4` becomes `ticks=4`, and `--resume` what `resume` says.
+    `--checkpoints` becomes `checkpoints=`, `--set ticks=4` becomes `ticks=4`; `--resume` and `--ticks` what is given.
     """
+    known = {"resume": resume, "ticks": ticks}
 
     def argument(found: re.Match[str]) -> str:
         _, flag, name = found.groups()
-        if name == "ticks" and resume == "resume=True":  # functions have no such argument, a Trainer has
-            return "replace(config, ticks=...)"
-        return resume if flag == "resume" else f"{flag}=True" if flag else f"{name.replace('-', '_')}=" if name else ""
+        return known.get(flag or name) or (f"{flag}=True" if flag else f"{name.replace('-', '_')}=" if name else "")
 
     try:
         yield
@@ -289,7 +288,7 @@ class Origin(NamedTuple):
     overridden: tuple[OverriddenPlace, ...] = ()
 
     def blame(self, error: ConfigError) -> ConfigError:
-        """The error with its source: the override that put the wrong value there, or else the file.
+        """The error with its source: the override that put the wrong value there, or else the file, with all overrides.
 
         An error that has a source already, such as a damaged checkpoint, keeps it.
         """
@@ -305,7 +304,9 @@ class Origin(NamedTuple):
                 return ConfigError(error.message + hint, path=error.path, source=f"--set {place.text}")
             if not place.made and (path == place.path or path.startswith((f"{place.path}.", f"{place.path}["))):
                 return ConfigError(error.message, path=error.path, source=f"--set {place.text}")
-        return ConfigError(error.message, path=error.path, source=self.source)
+        given = [f"--set {text}" for text in dict.fromkeys(place.text for place in self.overridden)]
+        source = " with ".join(part for part in (self.source, shorten(given)) if part)  # both may have the mistake
+        return ConfigError(error.message, path=error.path, source=source)
 
     @contextmanager
     def located(self) -> Iterator[None]:

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.policy is None:
             raise ConfigError(f"name the policy of a run, by {FORM}", path="arena export")
         if arguments.hub is not None:
-            from arena.cli.hub import export_hub  # imports all that plays
+            from arena.run.hub import export_hub  # imports all that plays
 
             for line in export_hub(arguments.policy, arguments.hub, episodes=arguments.episodes or 100):
                 say(line)

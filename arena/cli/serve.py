@@ -200,7 +200,7 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     if folder is None and arguments.engine == "onnx":
         raise ConfigError("only policies of a run can be exported; name a run folder", path="--engine")
     exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, say)
-    with located(source=arguments.target):
+    with source.origin.located():
         match, make_games = _match(config, policy, arguments)
         slots = arguments.slots or (match.lanes if registry.external_kind(match.game.make) else _SLOTS)
         rules = msgspec.structs.replace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -259,43 +258,6 @@ def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:
     if not isinstance(value, Mapping):
         such = f", such as {outline}" if outline else ""
         raise ConfigError(f"found {show(value)}; expected a mapping of keys to values{such}", path=path)
-
-
-def named(value: Any, path: str) -> Any:
-    """Data of Python with names `package.module:attribute` in the place of classes and functions.
-
-    Raises:
-        ConfigError: one that no other process can import, or among the arguments of a game, which are data; or an
-            object that a file cannot hold.
-    """
-    if isinstance(value, (type, types.FunctionType)):
-        if {"kwargs", "env_kwargs"} & {*path.split(".")}:
-            raise ConfigError(f"found {value!r}; arguments of games are data that a file can hold", path=path)
-        if not value.__qualname__.replace(".", "").isidentifier():
-            message = f"found {value.__qualname__} of {value.__module__}, which the processes of a run cannot import"
-            raise ConfigError(f"{message}; define it by `class` or `def` at the module's top level", path=path)
-        return f"{value.__module__}:{value.__qualname__}"
-    if isinstance(value, Mapping):
-        return {
-            key if isinstance(key, str) else named(key, path): named(item, joined(path, key))
-            for key, item in value.items()
-        }
-    if value is None or isinstance(value, (bool, str, bytes, set)):  # as YAML has them
-        return value
-    if isinstance(value, Sequence):
-        items = [named(item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return items if isinstance(value, list) else tuple(items)  # a key may be one
-    if isinstance(value, numbers.Real):  # also one of NumPy
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
-    of = type(value).__name__
-    remedy = "a configuration holds numbers, texts, lists and mappings, and classes and functions for their names"
-    if path.endswith(".make"):
-        remedy = "pass the class, its arguments in `kwargs`"
-    elif path.startswith("callbacks["):
-        remedy = (
-            f"name the class, as CallbackEntry(class_={of}, options={{...}}), or pass it to Trainer(callbacks=[...])"
-        )
-    raise ConfigError(f"found {show(value)}, of the class {of}; {remedy}", path=path)
 
 
 def is_name(name: Any) -> bool:

@@ -11,11 +11,12 @@ import msgspec
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.check import check, check_entries
-from arena.config.decode import convert, convert_field, named, removed_text, show
+from arena.config.decode import convert, convert_field, removed_text, show
 from arena.config.fields import plain
 from arena.config.independent import expanded
 from arena.config.matches import Match
 from arena.config.overrides import Override
+from arena.config.plain_data import from_python
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Origin, close_name
@@ -26,13 +27,17 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return load_with_origin(path, overrides)[0]
 
 
-def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, Origin]:
-    """As `load_config`, with the origin, which names the file or the override in errors that are found later."""
-    data = load_data(path)
+def load_with_origin(
+    config: Config | Mapping[str, Any] | Path | str, overrides: Sequence[str | Override] = ()
+) -> tuple[Config, Origin]:
+    """Reads a file, or takes data that are in memory; the origin names the file or override in later errors."""
+    if isinstance(config, (Config, Mapping)):
+        return _parse(config, "", overrides)
+    data = load_data(config)
     if data is None:
         text = "the file is empty; a configuration needs ticks, envs, policies and matches"
-        raise ConfigError(text, source=str(path))
-    return _parse(data, str(path), overrides)
+        raise ConfigError(text, source=str(config))
+    return _parse(data, str(config), overrides)
 
 
 def load_data(path: str | Path) -> Any:
@@ -92,10 +97,7 @@ def parse_config(data: Config | Mapping[str, Any], *, source: str, overrides: Se
 
 
 def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
-    try:
-        data = named(plain(data), "")
-    except RecursionError as error:
-        raise ConfigError("is nested too deeply, or a part of it holds itself", source=source) from error
+    data = from_python(data)
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
     if "run" in data and not data.keys() & {"envs", "policies", "matches"}:

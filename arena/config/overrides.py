@@ -81,6 +81,8 @@ def _set(data: dict[str, Any], at: str, value: Any, text: str) -> list[Overridde
     places: list[OverriddenPlace] = []
     node: Any = data
     path, tokens, source = "", _TOKEN.findall(at), f"--set {text}"
+    if not is_path(at):
+        raise ConfigError("is no key path; expected such as policies.blue.options.gamma", path=at, source=source)
     while tokens:
         key: str | int
         if isinstance(node, dict):

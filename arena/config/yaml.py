@@ -25,7 +25,7 @@ _FLOAT = re.compile(
 )
 _INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
-_UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no file name, no module and no console takes them
+UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no file name, no module and no console takes them
 MOST_CHARACTERS = 100_000
 """Of a text that a person writes, and of what it holds once its aliases are written out; it takes a second to read."""
 WRITTEN = "# Written by the arena: every default is here.\n"
@@ -118,7 +118,7 @@ def _check(root: yaml.Node, text: str, source: str, most: int) -> None:
         sizes = [measured(child) for child in inner]
         if node.tag not in _PLAIN:
             raise _at_mark(f"{node.tag!r:.80} is no plain data", node.start_mark, text, source)
-        if isinstance(node, yaml.ScalarNode) and _UNUSABLE.search(node.value):
+        if isinstance(node, yaml.ScalarNode) and UNUSABLE.search(node.value):
             raise _at_mark("a NUL, or half of a surrogate pair, is in no text", node.start_mark, text, source)
         lines: dict[str, int] = {}
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.dataset.batch import Batch, write_samples
+    from arena.dataset.format import EntitySamples
     from arena.dataset.minari import to_minari
     from arena.dataset.reader import Episode, MatchSamples, Samples, open_dataset
 
-__all__ = ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"]
+__all__ = ["Batch", "EntitySamples", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"]
 
 
 def __getattr__(name: str) -> object:

@@ -63,8 +63,8 @@ class EntitySamples(msgspec.Struct, frozen=True):
     name: str  # of the entity in its game
     policy: str  # of the worker that drove it
     seat: int  # of the worker
-    observation_space: Space[Any]
-    action_space: Space[Any]
+    observation_space: Space[Any]  # of one row
+    action_space: Space[Any]  # of one row
     mask_size: int  # length of an action mask; 0 if it has none
 
 

@@ -1,1 +1,1 @@
-"""Profiles, Python stacks and the output of programs: where time goes, where processes hang. Imports no roles."""
+"""Profiles, Python stacks, output of programs, memory of killed jobs: where time goes, what hangs. Imports no roles."""

@@ -12,8 +12,9 @@ from msgspec import Meta
 from arena.config import overrides as overriding
 from arena.config import yaml
 from arena.config.decode import convert, is_name, joined, show
-from arena.config.fields import Count, Natural, ShortForm, Text, plain
-from arena.config.load import load_data, parse_config
+from arena.config.fields import Count, Natural, ShortForm, Text
+from arena.config.load import load_data
+from arena.config.plain_data import from_python
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
 
@@ -89,10 +90,8 @@ def parse_experiment(data: Any, *, source: str = "", overrides: Sequence[str] = 
         if isinstance(data, Mapping) and "run" not in data and data.keys() & _OF_A_RUN:
             raise ConfigError(f"is the configuration of a run; start it with `arena train {source}`")
         if isinstance(data, Mapping):
-            data = {"name": Path(source).stem or "experiment", **data}
+            data = {"name": Path(source).stem or "experiment", **from_python(data)}
             data |= {key: value for key, value in changes.items() if value is not None}
-            if isinstance(data.get("run"), Config):
-                data["run"] = plain(parse_config(data["run"], source=""))
         config = convert(ExperimentConfig, data, "")
         if not is_name(config.name) or len(config.name) > _LONGEST_NAME:
             raise ConfigError(

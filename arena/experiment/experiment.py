@@ -82,8 +82,7 @@ class Outcome:
 
     Attributes:
         folder: of the experiment.
-        combinations: ranked, the best one first: `params`, `mean`, `half` of the 95 % interval, `difference` to
-            the best one with its `interval`, `separable`, `trials`.
+        combinations: a `Combination` each, the best one first.
         trials: by number; those that the experiment no longer asks for are left out.
         best: the best trial of the best combination; None without a value.
     """
@@ -157,7 +156,7 @@ class Experiment:
             resume: go on with the experiment in the folder.
             retry_errors: with `resume`: try trials in error again.
             hosts: as `a:4,b:4`; None: the allocation, or this host.
-            verbose: print lines as `arena experiment` does.
+            verbose: print lines as `arena experiment` does; `arena watch` shows them in another shell.
 
         Raises:
             ConfigError: a mistake of the user.

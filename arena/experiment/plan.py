@@ -98,8 +98,6 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
         number = len(known)
         tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
         configs = [trials.config_of(name, params) for name, params in tried]
-        for each in configs:
-            refuse_main(each)
         if search is not None and search.adaptive:
             number = search.trials * config.repeat
             if number > MOST_TRIALS:
@@ -109,6 +107,7 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
             with located(path="metric", source=file.source):
                 check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.round_count > 1)
             try:
+                refuse_main(each)
                 checked_plan(each, ranks=1)
             except ConfigError as error:
                 raise trials.blamed(error, name, params) from error

@@ -130,12 +130,11 @@ class Trials:
             ConfigError: the run refuses a value; the message names the trial's values.
         """
         base = next(each for each in self.variants if each.name == variant)
-        changes = [*(Override(path, value, path) for path, value in params.items()), Override("name", name, "")]
         seed = params.get("seed", base.seed)
-        if repetition and isinstance(seed, int):
-            changes.append(Override("seed", seed + repetition, "repeat"))
+        seeds = {"seed": seed + repetition} if repetition and isinstance(seed, int) else {}
         try:
-            config = parse_config(base.data, source=self._run_source, overrides=changes)
+            data = overriding.apply_values(base.data, {**params, "name": name, **seeds}, source=self._run_source)
+            config = parse_config(data, source=self._run_source)
         except ConfigError as error:
             raise self.blamed(error, variant, params) from error
         if config.best is not None:

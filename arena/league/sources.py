@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from arena import registry
-from arena.config import Config, load_config, parse_config
+from arena.config import Config, load_config, load_with_origin
 from arena.config.matches import Match, policy_of, reseated
 from arena.config.schema import Policy
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, Origin, located, nearest
 from arena.league import rounds_file
 from arena.league.changes import with_newest_games
 from arena.records import boundary, checkpoint
@@ -48,19 +48,23 @@ class Source:
         path: of its file or folder, for messages; empty: it was made in Python.
         config: its configuration.
         folder: of the run; None: it is a configuration.
+        origin: the path and the overrides, which errors name.
     """
 
-    def __init__(self, config: Config, folder: RunFolder | None = None, path: str = "") -> None:
+    def __init__(
+        self, config: Config, folder: RunFolder | None = None, path: str = "", origin: Origin | None = None
+    ) -> None:
         self.config, self.folder, self.path = config, folder, path
+        self.origin = origin or Origin(path)
 
     @classmethod
     def of(cls, target: AnyConfig, overrides: Sequence[str] = ()) -> Source:
         """The source that a path, or a configuration made in Python, is; ConfigError: there is no such file or run."""
-        if isinstance(target, (Config, Mapping)):
-            return cls(parse_config(target, source="", overrides=overrides))
-        folder = RunFolder.of_target(str(target))
-        config = load_config(target if folder is None else folder.config, overrides)
-        return cls(config if folder is None else with_newest_games(config, folder, overrides), folder, str(target))
+        path = "" if isinstance(target, (Config, Mapping)) else str(target)
+        folder = RunFolder.of_target(path) if path else None
+        config, origin = load_with_origin(target if folder is None else folder.config, overrides)
+        config = config if folder is None else with_newest_games(config, folder, overrides)
+        return cls(config, folder, path, origin._replace(source=path))
 
     @cached_property
     def rounds(self) -> Sequence[Round]:

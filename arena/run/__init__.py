@@ -12,7 +12,7 @@ loop, lead          plays the stages, in the processes of the launcher or in thi
 watchdog            ends a run whose root hangs, with the help of `watchdog_process`
 console             where the output of a process goes
 controller          the connection with a program that controls the run
-api                 `arena.train`: a run as a function
+api                 `arena.train`: a run as a function; `evaluate`, `tournament` and `hub` have those of their commands
 
 A run is immutable (`arena.roles.run`); what changes while it is played is its state in each process
 (`arena.roles.state`).

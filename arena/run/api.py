@@ -29,7 +29,7 @@ import numpy as np
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import anchored, started_here
-from arena.errors import MISTAKE, ConfigError, RunFailed, in_python, located
+from arena.errors import MISTAKE, ConfigError, RunFailed, in_python
 from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
@@ -121,7 +121,7 @@ def train(
     if resume and run_dir is None and source.folder is not None:
         run_dir = source.folder.path
     place = None if run_dir is None else str(run_dir)
-    with located(source=source.path):
+    with source.origin.located():
         known = () if hosts is None else parse_hosts(hosts)
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)
         listener = Listener(on_event)
@@ -175,7 +175,7 @@ def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | Non
         ConfigError: a mistake of the user.
     """
     source = Source.of(config)
-    with located(source=source.path), untouched_process():
+    with source.origin.located(), untouched_process():
         known = () if hosts is None else parse_hosts(hosts)
         count = process_count(source.config, ranks, os.environ, hosts=known)
         found = make_plan(source.config, ranks=count.number)

@@ -20,7 +20,7 @@ import msgspec
 from arena import registry
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, ConfigError, WriteError, in_python, located
+from arena.errors import MISTAKE, ConfigError, WriteError, in_python
 from arena.league.ratings.intervals import half_of_mean
 from arena.league.sources import AnyConfig, Named, Source, opponent_of, opposed
 from arena.opened import Table
@@ -33,7 +33,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run.api import Listener, untouched_process
 from arena.run.console import CONSOLE_OUTPUT, Output
-from arena.run.evaluation import alike, episodes_per_lane, measured
+from arena.run.evaluation import alike, check_episodes, episodes_per_lane, measured
 from arena.run.loop import run_single_process
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -111,8 +111,7 @@ def evaluate(
                 line[name] = None if half is None else line["return"] + side * half
             rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path, **means})
 
-    if episodes < 1:
-        raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")
+    check_episodes(episodes)
     labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
     matches = matches_of(target, labels or None, against, run_dir)
     with untouched_process():
@@ -134,7 +133,7 @@ def matches_of(
         raise ConfigError(
             "a configuration has no checkpoints; name a run folder", path="--checkpoints", source=source.path
         )
-    with located(source=source.path):
+    with source.origin.located():
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
         weights = [weights_of(source, label) for label in labels]
         matches = [match for loaded in weights for match in _matches(loaded, source, against, home)]

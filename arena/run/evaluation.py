@@ -13,12 +13,13 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from statistics import fmean, stdev
 
 import msgspec
 
 from arena.config import Config
-from arena.errors import percent, pluralize
+from arena.errors import ConfigError, percent, pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
@@ -130,6 +131,12 @@ def measured_text(name: str, values: Sequence[float]) -> str:
         half = half_of_mean(len(values), stdev(values) if len(values) > 1 else 0.0)
         interval = "" if half is None else f" +- {half:.2g}"
     return f"{name}: {fmean(values):.4g}{interval} in {pluralize(len(values), 'episode')}"
+
+
+def check_episodes(episodes: object) -> None:
+    """Refuses what is no number of episodes; raises ConfigError."""
+    if not isinstance(episodes, Integral) or episodes < 1:
+        raise ConfigError(f"found {episodes!r}; expected a whole number, at least 1", path="episodes")
 
 
 def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int:

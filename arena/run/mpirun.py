@@ -24,6 +24,7 @@ from types import FrameType
 from typing import IO, Any, NamedTuple, Protocol
 
 from arena.diagnostics.connections import cut_off_from
+from arena.diagnostics.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, find_unmapped
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, ConfigError, listed
 from arena.plan.hosts import Host, allocated, shares
@@ -32,7 +33,6 @@ from arena.records.lock import lock_descriptor
 from arena.roles.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 from arena.run import remote_hosts
 from arena.run.bound_process import bound
-from arena.run.segments import JOB_FOLDER, MPICH, SHARED_MEMORY, find_unmapped
 from arena.terminal.output import Escapes, say
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")

@@ -24,7 +24,7 @@ from arena.config.matches import Match
 from arena.config.members import Sides, separate_populations
 from arena.config.schema import Env, Policy
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located, pluralize
+from arena.errors import ConfigError, pluralize
 from arena.league.ratings.standings import POPULATIONS
 from arena.league.sources import AnyConfig, Named, Source, split
 from arena.plan.build import make_plan
@@ -53,7 +53,7 @@ def read_sources(targets: Sequence[AnyConfig], overrides: Sequence[str] = ()) ->
         place = number if path is None else anchored(run).resolve()
         if place not in found:
             source = Source.of(target if path is None else run, overrides)
-            with located(source=source.path):
+            with source.origin.located():
                 registry.import_plugins(source.config.imports)
             label = source.config.name
             if source.folder is not None:
@@ -218,7 +218,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
     found: list[dict[_Game, Match]] = []
     first: tuple[MatchPlan, ...] = ()
     for source in sources:
-        with located(source=source.path):
+        with source.origin.located():
             refuse_external(source.config)
             matches = make_plan(source.config).matches
             first = first or matches

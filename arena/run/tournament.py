@@ -22,7 +22,7 @@ from arena import opened, registry
 from arena.config import load_config
 from arena.config.members import Sides
 from arena.config.schema import Config
-from arena.errors import ConfigError, in_python, located, pluralize
+from arena.errors import ConfigError, in_python, pluralize
 from arena.league import read_results, rounds_file
 from arena.league.ratings.standings import populations_of
 from arena.league.read_results import ResultSet
@@ -52,6 +52,7 @@ from arena.roles.run import Leg, Run, leg_at
 from arena.roles.state import Display, RunState
 from arena.run import rounds
 from arena.run.api import Listener, untouched_process
+from arena.run.evaluation import check_episodes
 from arena.run.lead import RunCommand
 from arena.run.loop import run_single_process
 from arena.run.mpirun import Restart
@@ -148,8 +149,7 @@ def tournament(
         RunFailed: a game has failed.
         KeyboardInterrupt: a signal has ended it.
     """
-    if episodes < 1:
-        raise ConfigError(f"found {episodes}; expected at least 1", path="episodes")
+    check_episodes(episodes)
     for name, value, most in (("error", error, 0.5), ("elo", elo, 4000)):
         if not 0 < value <= most:
             raise ConfigError(f"found {value}; expected a number above 0, at most {most}", path=name)
@@ -330,7 +330,7 @@ def opening(entry: Entry) -> tuple[Config, Batch]:
         scale=False,
         restarts=0,
     )
-    with located(source=sources[0].path):
+    with sources[0].origin.located():
         require_rules(config, make_plan(config), tournament=True)
     return config, first
 

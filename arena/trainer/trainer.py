@@ -10,7 +10,6 @@ draws from no random stream of the run, and leaves the same bytes in its folder.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -31,9 +30,12 @@ import msgspec
 
 from arena import registry
 from arena.callbacks import check_object
-from arena.config import Config, overrides, resolved_yaml, yaml
+from arena.config import Config, resolved_yaml, yaml
+from arena.config import overrides as overriding
+from arena.config.decode import show
 from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
+from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
@@ -59,7 +61,7 @@ from arena.roles.state import Display, RunState
 from arena.run import mpirun
 from arena.run.api import untouched_process
 from arena.run.console import Output, log_to_folder
-from arena.run.evaluation import episodes_per_lane, is_due
+from arena.run.evaluation import check_episodes, episodes_per_lane, is_due
 from arena.run.hooks import changed_config, check_change, lines_at, with_changes, without
 from arena.run.lead import Leader, scored
 from arena.run.loop import Processes, RunLoop, in_one_process
@@ -80,7 +82,7 @@ _RESUMED = re.compile(  # what changes as by `close` and a resume
     r"|policies\.[^.]+(\.(algorithm|options))?"
 )
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
-_in_python = in_python(resume="Trainer.restore")
+_in_python = in_python(resume="Trainer.restore", ticks="ticks=")
 
 
 class Trainer:
@@ -119,12 +121,8 @@ class Trainer:
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
     ) -> None:
-        texts = _texts(overrides, ticks=ticks, every=every)
-        if isinstance(config, (str, Path)):
-            read, origin = load_with_origin(config, texts)
-        else:
-            data = config if isinstance(config, Config) else {"name": _NAME, **config}
-            read, origin = parse_config(data, source="", overrides=texts), Origin()
+        named = {"name": _NAME, **config} if isinstance(config, Mapping) else config
+        read, origin = load_with_origin(named, _overrides(overrides, ticks=ticks, every=every))
         self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod
@@ -152,7 +150,7 @@ class Trainer:
             ConfigError: no such run, no boundary to go on from, or another process holds it.
         """
         path = RunFolder.begun(folder).config
-        read, origin = load_with_origin(path, _texts(overrides, ticks=ticks, every=None))
+        read, origin = load_with_origin(path, _overrides(overrides, ticks=ticks, every=None))
         self = cls.__new__(cls)
         self._begin(read, origin, folder, resume=True, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
         return self
@@ -380,6 +378,7 @@ class Trainer:
                 `train` refuses options that do not fit the learned state.
         """
         self._check_open()
+        changes = from_python(changes)
         run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
         changes = {key: value for key, value in changes.items() if key not in resumed}
         if resumed and self.done:
@@ -389,7 +388,7 @@ class Trainer:
         more = f"what else may change: close(), then Trainer.restore({str(self.folder)!r}, overrides=...)"
         if resumed:
             data = yaml.load(resolved_yaml(self._config), source=source)
-            other = parse_config(overrides.apply_values(data, resumed, source=source), source=source)
+            other = parse_config(overriding.apply_values(data, resumed, source=source), source=source)
             run = replace(run, plan=replace(run.plan, config=other), changed_config=None)
         for key, value in changes.items():
             check_change(other, key, value, more=f"; of a Trainer also copies, seats and algorithms; {more}")
@@ -452,6 +451,7 @@ class Trainer:
             RunFailed: a game has failed.
         """
         self._check_open()
+        check_episodes(episodes)
         run = self._loop.run
         loads = {name: str(path) for name, path in run.leg.restore.items()}
         now = self._config_now()
@@ -773,13 +773,14 @@ def _check_resumable(config: Config) -> None:
             )
 
 
-def _texts(overrides: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> tuple[str, ...]:
-    values = dict(overrides or {})
+def _overrides(values: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> list[overriding.Override]:
+    if not isinstance(found := from_python({} if values is None else values), dict):
+        raise ConfigError(f"found {values!r:.80}; expected a mapping of key paths to values", path="overrides")
     if ticks is not None:
-        values["ticks"] = ticks
+        found["ticks"] = from_python(ticks, "ticks")
     if every is not None:
-        values |= {"checkpoint_every": every, "results.every": every}
-    return tuple(f"{key}={json.dumps(value)}" for key, value in values.items())
+        found |= dict.fromkeys(("checkpoint_every", "results.every"), from_python(every, "every"))
+    return [overriding.Override(str(key), value, f"{key}={show(value)}") for key, value in found.items()]
 
 
 def _difference(known: Any, state: Any, path: str) -> str | None:

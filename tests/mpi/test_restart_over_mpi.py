@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from arena.diagnostics import segments
+from arena.diagnostics.segments import SHARED_MEMORY, find_unmapped
 from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.stop import ONE_REQUEST_SECONDS
-from arena.run import segments
-from arena.run.segments import SHARED_MEMORY, find_unmapped
 from in_process import one_match
 from run_cli import (
     PATIENCE,

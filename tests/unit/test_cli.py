@@ -379,7 +379,8 @@ def test_mistakes_known_to_game_or_algorithm_are_refused(
     sets = [part for override in overrides for part in ("--set", override)]
     error = error_of(capsys, "plan", write(folder), *sets)
     assert message in error
-    assert error.startswith((*(f"--set {override}: " for override in overrides), "duel.yaml: "))
+    whole = f"duel.yaml with {' and '.join(f'--set {override}' for override in overrides)}: "
+    assert error.startswith((*(f"--set {override}: " for override in overrides), whole))
 
 
 def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

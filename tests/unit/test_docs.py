@@ -268,8 +268,10 @@ PUBLIC = {
         *("ContractBroken", "Played", "check_batched_env", "check_entity_env", "check_external_games"),
         *("check_pairings", "check_rule"),
     ],
-    "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
-    "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"],
+    "arena.experiment": ["Combination", "Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
+    "arena.dataset": [
+        *("Batch", "EntitySamples", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"),
+    ],
     "arena.replay": ["frames"],
     "arena.records": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],

@@ -284,4 +284,4 @@ def test_classes_of_the_program_are_refused_in_experiments(key: str) -> None:
     }
     with pytest.raises(ConfigError, match="found '__main__:BidWar', a class of this program") as found:
         plan_experiment(parse_experiment({"run": run, "set": {key: "__main__:BidWar"}}))
-    assert found.value.path == key
+    assert found.value.path == f"set.{key}"

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 from arena.diagnostics.process_output import ProcessOutput
+from arena.diagnostics.segments import JOB_FOLDER
 from arena.errors import ConfigError
 from arena.plan.hosts import Host
 from arena.run import mpirun, remote_hosts
 from arena.run.bound_process import bound
-from arena.run.segments import JOB_FOLDER
 from run_cli import wait_for
 
 ROOT = Path(__file__).parents[2]

@@ -278,6 +278,6 @@ def test_an_override_is_blamed_for_the_option_that_it_set(tmp_path: Path) -> Non
         with pytest.raises(ConfigError) as caught, origin.located():
             registry.configured_algorithm(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
         found[name] = caught.value.source
-    assert found == {"blue": str(file), "red": f"--set {override}"}
+    assert found == {"blue": f"{file} with --set {override}", "red": f"--set {override}"}
     error = ConfigError("", path="policies.red#3.options.n_steps")
     assert origin.blame(error).source == f"--set {override}"  # of one of several independent workers

@@ -124,7 +124,7 @@ def test_failure_leaves_nothing_behind(
     def fails(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("arena.cli.hub.write_newest", fails)
+    monkeypatch.setattr("arena.run.hub.write_newest", fails)
     with pytest.raises((KeyboardInterrupt, WriteError)):
         arena.export_hub(f"{run}:blue", tmp_path / "card", episodes=4)
     assert not [*tmp_path.iterdir()]
@@ -134,7 +134,7 @@ def test_video_that_cannot_be_written_is_left_out(run: Path, tmp_path: Path, mon
     def fails(*_: Any) -> None:
         raise WriteError("the encoder has failed")
 
-    monkeypatch.setattr("arena.cli.hub.write_newest", fails)
+    monkeypatch.setattr("arena.run.hub.write_newest", fails)
     lines = arena.export_hub(f"{run}:blue", tmp_path / "card", episodes=4)
     assert "without a video: the encoder has failed" in lines
     assert [path.name for path in tmp_path.iterdir()] == ["card"]

@@ -105,7 +105,9 @@ def test_mistakes_of_an_evaluation_leave_nothing(run: Path) -> None:
         ({"checkpoints": ["second"]}, "there is no checkpoint 'second'"),
         ({"checkpoints": "second"}, "there is no checkpoint 'second'"),
         ({"against": "stranger"}, "stranger"),
-        ({"episodes": 0}, "found 0; expected at least 1"),
+        ({"episodes": 0}, "found 0; expected a whole number, at least 1"),
+        ({"episodes": "10"}, "found '10'; expected a whole number, at least 1"),
+        ({"episodes": float("nan")}, "found nan; expected a whole number, at least 1"),
     ):
         with pytest.raises(arena.ConfigError, match=message):
             arena.evaluate(run, **{"episodes": 4, **wrong})  # type: ignore[arg-type]

@@ -228,6 +228,10 @@ def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path
     [
         ({"evaluation": {"every": 80}}, {"every": 30}, "policies are evaluated where they are saved"),
         ({}, {"overrides": {"policies.blue.optons": 1}}, "did you mean 'options'"),
+        ({}, {"overrides": {"policies.blue.options.gamma": object()}}, r"^policies\.blue\.options\.gamma: found <obj"),
+        ({}, {"overrides": {"policies..blue": 1}}, r"policies\.\.blue: is no key path"),
+        ({}, {"overrides": ["ticks=3"]}, "overrides: found .*; expected a mapping of key paths to values"),
+        ({}, {"every": object()}, "^every: found <object"),
         ({"policies": {"blue": {"algorithm": "workers:Uniform"}, "red": RANDOM}}, {}, "state_dict"),
     ],
 )
@@ -237,6 +241,19 @@ def test_mistake_is_found_before_anything_starts(
     with pytest.raises(ConfigError, match=words):
         Trainer({"name": "test", **DUEL, **changes}, run_dir=tmp_path / "run", **arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_mistake_of_an_override_is_named_with_it(tmp_path: Path) -> None:
+    for key, value, words in (
+        (
+            "policies.blue.options.gamma",
+            float("inf"),
+            r"^policies\.blue\.options\.gamma=inf: .*: found inf; expected a ",
+        ),
+        ("envs.game.kwargs.a", 1, r"^envs\.game\.kwargs\.a=1: matches\[0\]: .*argument 'a'"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Trainer({"name": "test", **LEARNS}, overrides={key: value}, run_dir=tmp_path / "run").train()
 
 
 def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from arena.cli.doctor.finding import Finding, ok, problem, python, warning
 from arena.diagnostics.process_output import ask
+from arena.diagnostics.segments import JOB_FOLDER, MPICH, OPEN_MPI, SHARED_MEMORY, find_unmapped
 from arena.errors import NoRoom, UnsafeFile, shorten
 from arena.external.shared_memory.files import LinkFolder, default_folder
-from arena.run.segments import JOB_FOLDER, MPICH, OPEN_MPI, SHARED_MEMORY, find_unmapped
 from arena.transport.shared_memory import SharedMemory
 
 _OPEN = """

@@ -17,7 +17,7 @@ import msgspec
 from arena.cli.arguments import add_overrides, non_negative_int, positive_int
 from arena.cli.play.human import CLOSED_PIPE
 from arena.cli.play.match import HumanMatch, MatchOutput, human_match, place_for_records, rated_game
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError
 from arena.league.sources import Source
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
@@ -120,7 +120,7 @@ def play(arguments: argparse.Namespace, output: MatchOutput) -> int:
         raise ConfigError(
             "a configuration has no checkpoints; name a run folder", path="--checkpoints", source=arguments.target
         )
-    with located(source=arguments.target):
+    with source.origin.located():
         label = "" if folder is None else arguments.checkpoints or "last"
         frozen = weights_of(source, label).config
         refuse_external(frozen)
