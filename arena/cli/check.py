@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,8 @@ from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_text
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, all_roles
 from arena.plan.process_count import process_count
-from arena.preflight.examine import Preflight
 from arena.preflight.outcomes import rule_lines
+from arena.preflight.spec import spec_of
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.perform import failure_of
@@ -34,9 +35,11 @@ from arena.terminal.display import processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import gate_lines
 
-_TICKS, _STEPS = 130, 1100  # that are played at most; of all lanes together
-_ROLLOUT_TICKS, _ROLLOUT_STEPS = 513, 4104  # likewise, to play a whole rollout of a policy
+_TICKS, _STEPS = 130, 1100  # that are played at first, at most; of all lanes together
 _LANES = 256  # of all matches that are played after the first one
+_SECONDS = 5.0  # after which no more ticks are played for a policy without an update
+_MORE_TICKS = 4  # that are played from the saved states
+_TICKS_PER_UPDATE = ("n_steps", "learning_starts")  # options that say after how many an algorithm learns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
         findings = preflight(plan, config, conformance=True)
         waiting, refused = waiting_text(plan, findings.schedules)
-        played = [] if refused else _try_out(plan, findings)
+        played = [] if refused else _try_out(plan)
     for line in (
         *findings.lines,
         *findings.hints.values(),
@@ -67,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _first_ticks(plan: Plan, findings: Preflight) -> tuple[Plan, int] | None:
-    """A plan of as many ticks as are tried out, and that number; None: there is nothing to play.
+def _first_ticks(plan: Plan) -> tuple[Plan, int] | None:
+    """A plan of what is tried out, and the ticks that are played at first; None: there is nothing to play.
 
     Each policy plays in each of its seats of an environment, in two copies of a match if there are. External games are
     left out.
@@ -84,53 +87,88 @@ def _first_ticks(plan: Plan, findings: Preflight) -> tuple[Plan, int] | None:
             seen, lanes = seen | kinds, lanes + match.lanes
     if not kept:
         return None
-    ticks, policies = max(4, min(_TICKS, _STEPS // lanes)), dict[str, PolicyPlan]()
+    policies = dict[str, PolicyPlan]()
     for name, policy in plan.policies.items():
         workers = tuple((one.match, seat.index) for one in kept for seat in one.seats if seat.policy == name)
         policies[name] = PolicyPlan(name, policy.config, workers)
         share = max(share, -(-len(policy.workers) // len(workers)) if workers else 1)
-        rollout = findings.policies[name].sizes.get("ticks per rollout") or policy.config.options.get("n_steps")
-        if policy.config.learns and not findings.policies[name].sizes:  # a worker of the user's own
-            ticks = max(ticks, min(_TICKS, _ROLLOUT_STEPS // lanes))
-        if isinstance(rollout, int) and rollout < _ROLLOUT_TICKS and (rollout + 1) * lanes <= _ROLLOUT_STEPS:
-            ticks = max(ticks, rollout + 1)
-    ticks = min(ticks, plan.horizon)
     config = msgspec.structs.replace(
         plan.config.games_alone(),
         ticks=plan.horizon * share,  # fewer workers collect what an algorithm asks of the whole run in more ticks
-        checkpoint_every=ticks,
         **{"rounds": 1, "league": None, "loggers": (), "record": "nothing", "on_env_error": "stop"},
     )
-    return Plan(config, policies, tuple(kept), ranks=(all_roles(kept),)), ticks
+    return Plan(config, policies, tuple(kept), ranks=(all_roles(kept),)), max(4, min(_TICKS, _STEPS // lanes))
 
 
-def _try_out(plan: Plan, findings: Preflight) -> list[str]:
+def _try_out(plan: Plan) -> list[str]:
     """Plays the first ticks of a run in this process, in a temporary folder; returns lines about it.
+
+    While a policy has logged no update, four times as many ticks are played, for some seconds. Then the user's own
+    algorithms are made again from their states, and play a few ticks by their actors, as `arena evaluate` does.
 
     Raises:
         ConfigError: a game or an algorithm fails; it names the key and the line of the user's file.
     """
-    if (found := _first_ticks(plan, findings)) is None:
+    if (found := _first_ticks(plan)) is None:
         return []
-    tried, ticks = found
+    tried, until = found
+    learners = {name: policy for name, policy in tried.policies.items() if policy.config.learns and policy.workers}
+    kinds = {name: registry.algorithm(policy.config.algorithm) for name, policy in learners.items()}
     events: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="arena-check-") as home:
         folder = RunFolder.open(Path(home) / "run", named=True)
-        run = Run(tried, folder.path, leg=Leg(restore=initial_checkpoints(tried)), tried=True)
-        try:
-            in_one_process(run, EventDisplay(run, events.append))
-        except (RoleFailed, Deadlock) as error:
-            failed = failure_of(error, "")
-            text = "failed when it played: " if failed.key else ""
-            raise ConfigError(text + (failed.brief or failed.message), path=failed.key) from error
-        updates = Counter(line["policy"] for line in JournalReader(folder.metrics))
+        run, begun = Run(tried, folder.path, leg=Leg(restore=initial_checkpoints(tried)), tried=True), time.monotonic()
+        while True:
+            run = _played(run, min(until, tried.horizon), events, "failed when it played: ")
+            ticks, updates = run.leg.start, Counter(line["policy"] for line in JournalReader(folder.metrics))
+            waiting = [
+                name for name, one in learners.items() if name not in updates and not {*one.workers} <= run.leg.left
+            ]
+            if not waiting or run.concluded or time.monotonic() > begun + _SECONDS:
+                break
+            until = 4 * ticks
+        own = {name: kind for name, kind in kinds.items() if not kind.__module__.startswith("policies.")}
+        acting = {
+            name: replace(learners[name], config=msgspec.structs.replace(learners[name].config, frozen=True))
+            for name, kind in own.items()
+            if hasattr(kind, "actor")
+        }
+        if acting or any(spec_of(kind).resumable for kind in own.values()):
+            restore = {
+                name: path for name, path in run.leg.restore.items() if name not in own or spec_of(own[name]).loads
+            }
+            run = replace(
+                run,
+                plan=replace(tried, policies={**tried.policies, **acting}),
+                leg=replace(run.leg, restore=restore, left=frozenset()),
+                greedy=True,
+            )
+            by = "actor()" if acting else "run()"
+            _played(run, ticks + _MORE_TICKS, events, f"failed in load_state_dict(), or when its {by} played: ")
     of_all = f"{len(tried.matches)} of {pluralize(len(plan.matches), 'match', 'matches')}"
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
-    untried = [
-        f"{name}: no update logged in {pluralize(ticks, 'tick')}; its learning may be untried"
-        for name, policy in tried.policies.items()
-        if policy.config.learns and policy.workers and name not in updates
-    ]
-    said = (event.data["text"] for event in events if event.kind == "message")
+    untried = []
+    for name in (name for name in learners if name not in updates):
+        known = registry.option_parameters(kinds[name]).names
+        option = next((f"policies.{name}.options.{one}" for one in _TICKS_PER_UPDATE if one in known), "")
+        untried.append(
+            f"{name}: no update logged in {pluralize(ticks, 'tick')}, so its learning may be untried; "
+            + (f"try it with less: --set {option}=64" if option else "call `group.log` after each update")
+        )
+    said = dict.fromkeys(event.data["text"] for event in events if event.kind == "message")
     notes = (text for text in said if not text.startswith("run folder: "))
     return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *untried, *notes]
+
+
+def _played(run: Run, until: int, events: list[Event], failed: str) -> Run:
+    """Plays a leg of a run that ends at tick `until`; returns the run as it continues."""
+    config = msgspec.structs.replace(run.plan.config, checkpoint_every=until, ticks=max(until, run.plan.config.ticks))
+    played = replace(run, plan=replace(run.plan, config=config))
+    try:
+        following = in_one_process(played, EventDisplay(played, events.append)).following
+    except (RoleFailed, Deadlock) as error:
+        failure = failure_of(error, "")
+        text = failed if failure.key else ""
+        raise ConfigError(text + (failure.brief or failure.message), path=failure.key) from error
+    assert following is not None, "a run that is tried ends at its first boundary"
+    return run.after(following)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from dataclasses import replace
 
 from arena.cli.arguments import positive_int
 from arena.config.fields import OutcomeRule
 from arena.errors import shown
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule
+from arena.records.folder import RunFolder
 from arena.records.outcome import without_winner_text
 from arena.records.scoreboard import Scoreboard
+from arena.roles.protocol import Failed
 from arena.roles.run import Run
+from arena.run.console import Output, write_failure
 from arena.run.evaluate import EvaluationMatch, matches_of, play
 from arena.run.evaluation import alike_text, measured, measured_text, result_text
-from arena.terminal.output import say
+from arena.terminal.output import complain, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,12 +54,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status."""
     played: list[str] = []
     for match in matches_of(arguments.target, arguments.checkpoints, arguments.against, arguments.run_dir):
-        records, status = play(match, arguments.episodes, _present, greedy=not arguments.sample)
+        greedy = not arguments.sample
+        records, status = play(match, arguments.episodes, _present, greedy=greedy, output=_ErrorsInOneLine())
+        if status == 1:
+            complain(f"its log is {shown(RunFolder(records).log_path(0))}\n")
         if status != 0:
             return status
         played.append(shown(records))
     say(f"records: {', '.join(played)}")
     return 0
+
+
+class _ErrorsInOneLine(Output):
+    """Shows an error in code of the user with its key, file and line; the log has its traceback."""
+
+    def fail(self, failure: Failed) -> None:
+        brief = f"{failure.key}: {failure.brief}"
+        write_failure(replace(failure, message=brief) if failure.key and failure.brief else failure)
 
 
 def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:

@@ -303,7 +303,8 @@ def _length_text(before: Config, config: Config) -> Iterator[str]:
         found += [f"policies.{name}.options.{key}" for key, does in follows.items() if does and policy.learns]
     if found:
         yield (
-            f"the run had {was} ticks, has {now}: {', '.join(found)} follow the length of the run, so it goes on with "
+            f"the run had {was} ticks, has {now}: {', '.join(found)} {'follow' if found[1:] else 'follows'} the length "
+            "of the run, so it goes on with "
             f"other values than it had, and is not the run that had {now} ticks from its start"
         )
 

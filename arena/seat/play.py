@@ -26,6 +26,8 @@ def play(env: Any, actor: Actor) -> NoReturn:
     """
     batched, parallel = hasattr(env, "num_envs"), hasattr(env, "possible_agents")
     begin_episode = None if batched else getattr(actor, "begin_episode", None)
+    if not callable(actor):
+        raise TypeError(f"actor() returned {actor!r:.40}; it returns a function of observations and infos to actions")
     while True:
         observations, infos = env.reset()
         if begin_episode is not None:

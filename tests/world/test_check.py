@@ -96,13 +96,21 @@ class Own(Player):
 
 
 class Savers(Own):
-    """Has a state, which cannot be loaded into new objects."""
+    """Has a state and an actor."""
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"kept": Path()} if self.where == "save" else {}
+    kept = 0
+
+    def state_dict(self) -> Any:
+        self.kept += 1
+        return {"save": {"kept": Path()}, "list": [1]}.get(self.where, {"kept": self.kept * (self.where == "forgets")})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        raise AssertionError("no second leg is played")
+        self.kept = state["keep" if self.where == "load" else "kept"]
+
+    def actor(self, *, greedy: bool = False) -> Any:
+        if self.where == "no actor":
+            return None
+        return lambda observations, infos: infos["enemy"] if self.where == "actor" else first(observations, infos)
 
 
 class Looks(Net):
@@ -187,14 +195,17 @@ def write(policy: Any, game: Any = CARDS, **match: Any) -> str:
             "AttributeError: 'Batch' object has no attribute 'advantage'",
             "return super().loss(network, batch)[0] *",
         ),
+        (own("load", "Savers"), "algorithm", "KeyError: 'keep'", "self.kept = state["),
+        (own("actor", "Savers"), "algorithm", "KeyError: 'enemy'", "return lambda observations, infos: infos["),
     ],
-    ids=["function", "act", "learn", "encoder", "extra loss", "loss"],
+    ids=["function", "act", "learn", "encoder", "extra loss", "loss", "load", "actor"],
 )
 def test_errors_of_own_code_name_key_file_and_line(
     policy: Any, key: str, words: str, line: str, command: Command
 ) -> None:
     said = command("check", write(policy), code=2).err
-    assert said.startswith(f"arena: error: match.yaml: policies.blue.{key}: failed when it played: {words}"), said
+    how = "failed (when it played|in load_state_dict\\(\\), or when its actor\\(\\) played)"
+    assert re.match(f"arena: error: match.yaml: policies.blue.{key}: {how}: {re.escape(words)}", said), said
     assert said.endswith(f"({__file__}, line {line_of(line)})\n"), said
     assert not list(Path("temporary").iterdir()) and not Path("runs").exists(), "nothing is left"
 
@@ -204,6 +215,12 @@ def test_errors_of_own_code_name_key_file_and_line(
     [
         (scripted("fraction"), {}, r"policies.blue.options.function: .*the value 0.5 .*for Discrete\(3\)"),
         (own("save", "Savers"), {}, r"policies.blue.algorithm: .*state\['kept'\]: a PosixPath cannot be kept"),
+        (
+            own("list", "Savers"),
+            {},
+            r"policies.blue.algorithm: .*the state is \[1\], a list; state_dict\(\) returns a dict",
+        ),
+        (own("no actor", "Savers"), {}, r"policies.blue.algorithm: .*actor\(\) returned None; it returns a function"),
         (
             scripted("hidden"),
             {},
@@ -227,17 +244,31 @@ def test_wrong_values_are_told_in_one_sentence(policy: Any, game: Any, words: st
         (own(""), {"copies": 2}, "played: 130 ticks of 2 of 2 matches; blue: 2 updates\n"),
         (own("", "Savers"), {}, "played: 130 ticks of 1 of 1 match; blue: 2 updates\n"),
         (own("returns"), {}, "run() has returned after 5 of 1000 ticks; the seat idles\n"),
-        (policy_of("ppo", **ROLLOUT | {"n_steps": 200}), {}, "played: 201 ticks of 1 of 1 match; blue: 1 update\n"),
-        (policy_of("ppo", **ROLLOUT | {"n_steps": 900}), {}, "\nblue: no update logged in 130 ticks; its learning may"),
-        (own(""), {"lanes": 40}, "played: 102 ticks of 1 of 1 match; blue: 2 updates\n"),
-        (policy_of("dqn", learning_starts=7000), {"copies": 4}, "played: 130 ticks of 2 of 4 matches\n"),
+        (own("forgets", "Savers"), {}, "load_state_dict(state) has not restored state['kept']: state_dict() returns"),
+        (policy_of("ppo", **ROLLOUT | {"n_steps": 200}), {}, "played: 520 ticks of 1 of 1 match; blue: 2 updates\n"),
+        (policy_of("ppo", **ROLLOUT | {"n_steps": 990}), {}, "played: 1000 ticks of 1 of 1 match; blue: 1 update\n"),
+        (own(""), {"lanes": 40}, "played: 108 ticks of 1 of 1 match; blue: 1 update\n"),
+        (policy_of("dqn", learning_starts=2000), {"copies": 4}, "played: 2000 ticks of 2 of 4 matches; blue: 2 up"),
+        (policy_of("dqn", learning_starts=7000), {"copies": 4}, "try it with less: --set policies.blue.options.learn"),
     ],
 )  # fmt: skip
-def test_first_ticks_are_played_and_leave_nothing(policy: Any, match: Any, told: str, command: Command) -> None:
-    """In the last row two of the four workers collect fewer transitions than the algorithm asks for."""
+def test_first_ticks_are_played_and_leave_nothing(
+    policy: Any, match: Any, told: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last rows two of the four workers collect fewer transitions than the algorithm asks for."""
+    monkeypatch.setattr("arena.cli.check._SECONDS", 0.0 if "7000" in str(policy) else 1000.0)
     assert told in command("check", write(policy, **match)).out
     assert {path.name for path in Path().iterdir()} == {"match.yaml", "temporary"}
     assert not list(Path("temporary").iterdir())
+
+
+def test_evaluation_names_the_line_of_an_actor_that_fails(command: Command) -> None:
+    command("train", write(own("actor", "Savers")), "--ranks", 1, "--ticks", 20, "--run-dir", "run")
+    said = command("evaluate", "run", "--episodes", 2, code=1).err
+    line = line_of("return lambda observations, infos: infos[")
+    assert f"\npolicies.blue.algorithm: KeyError: 'enemy' ({__file__}, line {line})\n" in said
+    assert said.endswith("its log is run/evaluations/last/logs/rank-0000.log\n")
+    assert "Traceback" not in said and "Traceback" in Path("run/evaluations/last/logs/rank-0000.log").read_text()
 
 
 def test_game_that_gives_masks_at_some_steps_is_valid_and_trains(

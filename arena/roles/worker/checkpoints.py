@@ -67,6 +67,8 @@ class WorkerCheckpoints:
 
     def save(self, state: Any, *, boundary: int) -> None:
         """Writes the checkpoint of a boundary; replaces that of a worker that has left earlier."""
+        if not isinstance(state, dict):
+            raise TypeError(f"the state is {state!r:.40}, a {type(state).__name__}; state_dict() returns a dict")
         self._offered = self.newest = boundary
         checkpoint.save(self._folder, state, **self._described(boundary))
 

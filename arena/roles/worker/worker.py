@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.diagnostics.profile import Activity
-from arena.errors import BudgetReached, located
+from arena.errors import BudgetReached, listed, located
 from arena.group.group import Group
 from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.preflight.examine import check_checkpoint
@@ -123,9 +123,19 @@ class Worker:
             place, who = (self._path, f"{came} from {path}") if own else (f"{self._path}.load", str(path))
             with located(path=place, who=who):
                 self._algorithm.load_state_dict(loaded.state)
+                if self._run.tried and self._spec.saves and self._group.is_root:
+                    self._tell_what_is_not_loaded(loaded.state)
                 if self._spec.loads_worker and (private_state := self._checkpoints.load_worker_state()) is not None:
                     self._algorithm.load_worker_state_dict(private_state)
         self._ready()
+
+    def _tell_what_is_not_loaded(self, saved: Mapping[str, Any]) -> None:
+        now, digest = self._algorithm.state_dict(), self._checkpoints.digest
+        if lost := [key for key in saved if key not in now or digest(now[key]) != digest(saved[key])]:
+            self._group.tell(
+                f"load_state_dict(state) has not restored {listed([f'state[{key!r}]' for key in lost])}: state_dict() "
+                "returns another value after it, so the next leg begins with that"
+            )
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
         """Opens a seat for each block of the match's lanes."""
