@@ -19,7 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.experiment.experiment import Combination, Experiment, Outcome, Trial, open_experiment, run_experiments
+    from arena.experiment.experiment import Experiment, Outcome, Trial, open_experiment, run_experiments
+from arena.experiment.outcome import Combination
 
 __all__ = ["Combination", "Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"]
 

@@ -149,7 +149,8 @@ class BatchedLanes:
             except (KeyError, IndexError, TypeError):
                 arrays = []
             if len(arrays) != len(self._leaves[entity]):
-                lacks = f"{spaces.missing_part(space, observation)}, a {type(observation).__name__}"
+                missing = " and ".join(spaces.missing_parts(space, observation))
+                lacks = f"{missing}, a {type(observation).__name__}"
                 raise self._wrong(f"an observation without {lacks}; its space is {space}", lane, entity)
             for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
                 if number in ragged:
