@@ -136,7 +136,12 @@ class ExtraLoss:
             found = self._loss(network, batch)
         loss, measured = found if isinstance(found, tuple) else (found, {})
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise ValueError(f"found {loss!r:.80}; expected a tensor of one number that depends on the weights")
+            many = isinstance(loss, Tensor) and loss.numel() != 1
+            raise ValueError(
+                (f"found a tensor of shape {[*loss.shape]}" if many else f"found {loss!r:.80}")
+                + "; expected a tensor of one number that depends on the weights"
+                + (", such as its `.mean()`" if many else "")
+            )
         return loss, measured
 
     def _values(self, loss: Tensor, measured: Mapping[str, Tensor | float]) -> list[float]:

@@ -109,8 +109,10 @@ def _try_out(plan: Plan) -> list[str]:
     Raises:
         ConfigError: a game or an algorithm fails; it names the key and the line of the user's file.
     """
+    outside = [str(match.match) for match in plan.matches if registry.external_kind(match.game.make) is not None]
+    left_out = [f"not played: the external games of match {', '.join(outside)}"] if outside else []
     if (found := _first_ticks(plan)) is None:
-        return []
+        return left_out
     tried, until = found
     learners = {name: policy for name, policy in tried.policies.items() if policy.config.learns and policy.workers}
     kinds = {name: registry.algorithm(policy.config.algorithm) for name, policy in learners.items()}
@@ -157,7 +159,7 @@ def _try_out(plan: Plan) -> list[str]:
         )
     said = dict.fromkeys(event.data["text"] for event in events if event.kind == "message")
     notes = (text for text in said if not text.startswith("run folder: "))
-    return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *untried, *notes]
+    return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *left_out, *untried, *notes]
 
 
 def _played(run: Run, until: int, events: list[Event], failed: str) -> Run:

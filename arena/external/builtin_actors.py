@@ -131,7 +131,7 @@ class JsonActor(BuiltinActor):
             link.check()
             found = None
             if one.end:
-                check_outcome(one.outcome)
+                check_outcome(one.outcome, name)
                 found = None if one.observation is None else link.fitted_observation(one.observation)
             elif one.observation is not None:
                 found = link.prepare(one.observation, one.mask, one.given)

@@ -257,7 +257,7 @@ class PolicyClient:
             infos = {**episode.infos.get(name, {}), **(one.get("info") or {})}
             if one.get("end") and "outcome" in infos:
                 one["outcome"] = infos.pop("outcome")
-                check_outcome(one["outcome"])
+                check_outcome(one["outcome"], name)
             one["info"], one["reward"] = infos or None, episode.rewards.get(name, 0.0)
         episode.waits = True
         try:

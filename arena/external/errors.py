@@ -33,14 +33,15 @@ class ExternalError(Exception):
         return ExternalError, (self.code, self.message)
 
 
-def check_outcome(outcome: Any) -> None:
-    """Checks the outcome that a game gives; None: it gives none.
+def check_outcome(outcome: Any, entity: str | None = None) -> None:
+    """Checks the outcome that a game gives, of an entity; None: it gives none.
 
     Raises:
         ExternalError: `bad_body`: it is neither `win` nor `loss` nor `draw`.
     """
     if outcome not in (None, "win", "loss", "draw"):
-        raise ExternalError("bad_body", f"outcome: {outcome!r}; expected win, loss or draw")
+        place = "outcome" if entity is None else f"entities.{entity}.outcome"
+        raise ExternalError("bad_body", f"{place}: {outcome!r}; expected win, loss or draw")
 
 
 class ExternalClosed(Exception):

@@ -165,7 +165,10 @@ class Sessions:
                 session = _Session(name, client)
             playing = len(self._sessions) + sum(bool(session.tickets) for session in self._unnamed)
             if not session.tickets and playing >= self.slots:
-                raise RequestError("no_slot", f"all {self.slots} slots hold a game; try again when one has ended")
+                idle = f"{self.requests.rules.idle_s:g} s without a request (`idle_s`)"
+                raise RequestError(
+                    "no_slot", f"all {self.slots} slots hold a game; try again when one has ended, by `end` or {idle}"
+                )
             if name:
                 self._sessions[name] = session
         elif name in self._sessions:

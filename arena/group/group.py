@@ -279,11 +279,25 @@ class Group:
         self._collective(Operation.EQUAL, digest.digest())
 
     def log(self, **values: float) -> None:
-        """Reports one update of the policy with its metrics, `values`; those of the writer are recorded."""
+        """Reports one update of the policy with its metrics; those of the writer are recorded.
+
+        Args:
+            values: numbers, or arrays and tensors of one number.
+
+        Raises:
+            TypeError: a value is not one number.
+        """
         self._stopwatch.count_update()
         self.updates += 1
         if self.is_writer:
-            self._on_log(values)
+            self._on_log({name: self._number(name, value) for name, value in values.items()})
+
+    @staticmethod
+    def _number(name: str, value: Any) -> float:
+        try:
+            return float(value.item() if hasattr(value, "item") else value)  # float() warns of a tensor with gradients
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"group.log({name}=...) got {value!r:.80}; expected one number") from error
 
     def tell(self, text: str) -> None:
         """Shows the user a sentence, `text`, about this policy; only the one of the writer, see `is_writer`."""

@@ -422,3 +422,16 @@ def test_after_the_root_has_left_the_lowest_rank_is_writer() -> None:
 
     together(member)
     assert spoken == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_log_takes_single_numbers_of_any_kind_and_names_others() -> None:
+    notes: list[Any] = []
+    weight = torch.ones(1, requires_grad=True)
+
+    def work(group: Group) -> None:
+        group.log(a=1, b=np.float32(0.5), c=torch.tensor(2.0), d=(3 * weight).sum(), e=np.ones(1))
+        with pytest.raises(TypeError, match=r"group.log\(many=...\) got tensor.*; expected one number"):
+            group.log(many=torch.ones(2))
+
+    together(work, (0,), notes=notes)
+    assert notes == [("log", {"a": 1.0, "b": 0.5, "c": 2.0, "d": 3.0, "e": 1.0})]

@@ -203,7 +203,7 @@ def test_further_loss_with_other_metrics_than_declared_is_refused() -> None:
 MISTAKES = {
     "raises": "KeyError: 'teacher'",
     "number": "found 0.5; expected a tensor of one number that depends on the weights",
-    "vector": "expected a tensor of one number",
+    "vector": "; expected a tensor of one number that depends on the weights, such as its `.mean()`",
     "constant": "expected a tensor of one number that depends on the weights",
     "elsewhere": "its value depends on no weight of the network",
     "unmeasured": "its `measured` says",

@@ -21,6 +21,7 @@ from in_process import one_match
 from own_parts import Decay, Net, PPOByLoss
 from workers import Player
 
+ROOT = Path(__file__).parents[2]
 HERE = __name__.rpartition(".")[2]
 
 
@@ -260,6 +261,11 @@ def test_first_ticks_are_played_and_leave_nothing(
     assert told in command("check", write(policy, **match)).out
     assert {path.name for path in Path().iterdir()} == {"match.yaml", "temporary"}
     assert not list(Path("temporary").iterdir())
+
+
+def test_check_says_which_games_are_not_played(command: Command) -> None:
+    said = command("check", ROOT / "configs" / "external_cartpole.yaml").out
+    assert "not played: the external games of match 0\n" in said and "\nplayed: " not in said
 
 
 def test_evaluation_names_the_line_of_an_actor_that_fails(command: Command) -> None:

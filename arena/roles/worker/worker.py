@@ -173,8 +173,7 @@ class Worker:
     def _send_update(self, values: Mapping[str, float]) -> None:
         """Sends the metrics of one update to the root; called in the writer of the group."""
         ticks, seconds, update = self._ticks(), time.monotonic() - self._begun, self._updates()
-        logged = {name: float(value) for name, value in values.items()}
-        self._send(UpdateRecord(self._policy.name, update, ticks, ticks * self._rows, seconds, logged))
+        self._send(UpdateRecord(self._policy.name, update, ticks, ticks * self._rows, seconds, dict(values)))
         for seat in self._seats:  # a request that is being sent may take it, too: then a result waits a little longer
             seat.request.logged = update
 
