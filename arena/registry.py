@@ -61,7 +61,7 @@ EXTERNAL: dict[str, Entry] = {
     "shared_memory": Entry(
         "arena.external.shared_memory.games:SharedMemoryGames", "simulators in any language that share a file"
     ),
-    "http": Entry("arena.external.http:HttpGames", "games that call a server, POST /step", "uvicorn", "http"),
+    "http": Entry("arena.external.http:HttpGames", "games that call a server, POST /step", "httptools", "http"),
 }
 """Kinds of connections to external games, which stand under `make` as environments do."""
 

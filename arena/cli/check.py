@@ -109,8 +109,8 @@ def _try_out(plan: Plan) -> list[str]:
     Raises:
         ConfigError: a game or an algorithm fails; it names the key and the line of the user's file.
     """
-    outside = [str(match.match) for match in plan.matches if registry.external_kind(match.game.make) is not None]
-    left_out = [f"not played: the external games of match {', '.join(outside)}"] if outside else []
+    external = [str(match.match) for match in plan.matches if registry.external_kind(match.game.make) is not None]
+    left_out = [f"not played: the external games of match {', '.join(external)}"] if external else []
     if (found := _first_ticks(plan)) is None:
         return left_out
     tried, until = found

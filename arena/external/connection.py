@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from arena.config.schema import TickRules
 from arena.external.interface import ExternalGames, ExternalMatch
-from arena.external.slots import Game, Slots
+from arena.external.slots import Counts, Game, Slots
 from arena.game.api import Interface
 from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
@@ -59,6 +59,7 @@ class Connection:
         finished: the accounts of games that are over and have not been recorded.
         wake: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
+        waiting: called before each wait for games; returns seconds after which the wait is to end, None: any.
         announced_address: the address that the root knows.
         exhausted: whether the root knows that no game will come any more.
 
@@ -79,12 +80,14 @@ class Connection:
         self.wake: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
+        self.waiting: Callable[[], float | None] = lambda: None
         self.announced_address = ""
         self.exhausted = False
         self.games = self._open()
         no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
+        self._counted = Counts()
         self.pause(True)
 
     def _open(self) -> ExternalGames:
@@ -114,12 +117,17 @@ class Connection:
         files = getattr(self.games, "files", [])
         return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes, files)
 
+    @property
+    def uncounted(self) -> bool:
+        """Whether something has happened since the last line of `games.jsonl`."""
+        return self.table.counts != self._counted
+
     def counts(self, match: int, tick: int) -> GamesLine:
         """A line of `games.jsonl`; its answer times are those since the line before."""
         from arena.records.formats import GamesLine, Waits
 
         table, counts = self.table, self.table.counts
-        self.counted_at = time.monotonic()
+        self.counted_at, self._counted = time.monotonic(), replace(counts)
         waits = np.array(table.waits) * 1000
         table.waits.clear()
         report = getattr(self.games, "report", None)

@@ -417,7 +417,9 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
     assert "Traceback" not in printed
 
 
-@pytest.mark.parametrize(("game", "found"), [("Parts", "['there'], a dict"), ("Bare", "['here'], a ndarray")])
+@pytest.mark.parametrize(
+    ("game", "found"), [("Parts", "['there'], a dict"), ("Bare", "['here'] and ['there'], a ndarray")]
+)
 def test_part_that_an_observation_lacks_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], game: str, found: str
 ) -> None:

@@ -138,9 +138,16 @@ def walk(address: str, steps: int = 80, games: int = 3) -> None:
 
 
 @pytest.mark.slow
-def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
-    """Half of the clients vanish after an answer, half between a request and its answer."""
+def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the clients vanish after an answer, half between a request and its answer; then nobody plays."""
     vanish = 10
+    monkeypatch.setattr("arena.roles.environment.environment._COUNT_SECONDS", 5.0)
+    folder = RunFolder(tmp_path / "run")
+
+    told: list[dict[str, Any]] = []  # lines of `games.jsonl` before the next game begins
+
+    def lines(name: Path) -> list[dict[str, Any]]:
+        return list(JournalReader(name)) if name.exists() else []
 
     def outside(address: str) -> None:
         for number in range(vanish):
@@ -154,11 +161,17 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
             expected = f'arena_games_lost_total{{reason="expired"}} {vanish}\n'.encode()
             while expected not in get(wire, "/metrics"):
                 time.sleep(0.05)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not told:
+            recorded = sum("lost" in one for one in lines(folder.episodes))
+            told.extend(one for one in lines(folder.games) if one["lost"] == recorded == vanish)
+            time.sleep(0.05)
         walk(address, steps=10, games=10)
 
     external = {"idle_s": 1.0}
     with played_from_outside(tmp_path / "run", outside):
         found = play(config(ticks=200, lanes=vanish, external=external, entities=entities_of(LINE)), tmp_path)
+    assert [line["held"] for line in told] == [0]
     lost = {line["game"]: line for line in found.episodes if line.get("lost")}
     played = {name: (line["length"], line["seats"][0]["return"]) for name, line in lost.items() if "game" in name}
     assert played == {f"game-{number}": (2, 3.0) if number % 2 else (1, 0.0) for number in range(vanish)}

@@ -51,6 +51,8 @@ class Environment:
             memory.connections[match.match] = connection  # kept by this process from leg to leg
             self._report_place(connection)
         self._connection = connection
+        if connection is not None:
+            connection.waiting = self._report_in_wait
         restarts = run.plan.config.on_env_error == "restart"
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
@@ -143,7 +145,18 @@ class Environment:
         """Ticks played by all lanes."""
         return min(block.tick for block in self._blocks)
 
-    def _report(self, *, last: bool = False) -> None:
+    def _report_in_wait(self) -> float | None:
+        """Reports what has happened before a wait for external games; returns the seconds until that is due."""
+        connection = self._connection
+        if connection is None or not connection.uncounted:
+            return None
+        due = connection.counted_at + _COUNT_SECONDS - time.monotonic()
+        if due > 0:
+            return due
+        self._report(at_once=True)
+        return None
+
+    def _report(self, *, last: bool = False, at_once: bool = False) -> None:
         """Reports the ticks that were played, and their episodes; sends what all matches of this rank have reported."""
         self._reported = time.monotonic()
         finished: list[EpisodeRecord] = []
@@ -157,12 +170,13 @@ class Environment:
         self._reports.add(self._match.match, self.tick, finished, logged, last=last)
         # The other matches of this rank may play, or wait, for long after one that ends before the leg does.
         ends_early = last and any(block.left for block in self._blocks)
-        if ends_early or self._reports.over or self._reported - self._reports.taken_at > self._report_seconds:
+        due = at_once or self._reported - self._reports.taken_at > self._report_seconds
+        if due or ends_early or self._reports.over:
             self._send(self._reports.take(self._reported))
         connection = self._connection
         if connection is not None:
             if connection.games.address != connection.announced_address:  # some were recreated
                 self._report_place(connection)
             # Only the root knows, after the last message of a leg, whether the run ends with it.
-            if last or self._reported - connection.counted_at > _COUNT_SECONDS:
+            if at_once or last or self._reported - connection.counted_at > _COUNT_SECONDS:
                 self._send(connection.counts(self._match.match, self.tick))

@@ -112,7 +112,7 @@ class HostedGames:
             tick = table.form(at_once=over or self._ends_early())
             if tick is not None:
                 break
-            waits = [seconds for seconds in (again, table.seconds()) if seconds is not None]
+            waits = [one for one in (again, table.seconds(), connection.waiting()) if one is not None]
             self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
