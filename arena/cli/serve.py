@@ -6,7 +6,7 @@ import argparse
 import gc
 import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
@@ -213,15 +213,12 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
                 "carry: load the policy in Python with arena.serving.load_policy"
             )
         places = check_seats(match, games.interface)
-        seats = tuple(
-            replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))
-            for seat, entities in zip(match.seats, places, strict=True)
-        )
         described = msgspec.structs.replace(match.config, lanes=slots, pipeline=1)
         game = msgspec.structs.replace(match.game, external=rules)
-        match = replace(match, config=described, game=game, seats=seats)
-        players, loads = [], {}
-        for name, teams in teams_of(match, places).items():
+        match = replace(match, config=described, game=game)
+        players, loads, teams_by_policy = [], {}, teams_of(match, places)
+        ticks = _ticks(source, teams_by_policy, arguments.checkpoint)  # before policies are loaded, which takes seconds
+        for name, teams in teams_by_policy.items():
             entities = [*chain(*teams)]
             load = partial(
                 _model,
@@ -234,7 +231,7 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
                 greedy=not arguments.sample,
                 exporter=exporter if arguments.engine == "onnx" else None,
             )
-            loads[name], model = load, load(_tick(source, name, arguments.checkpoint))
+            loads[name], model = load, load(ticks[name])
             seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
             players.append(player)
@@ -273,7 +270,7 @@ def _match(
         as_team = spec_of(registry.algorithm(config.policies[policy].algorithm)).learns_as == "team"
         names = tuple(f"agent_{place}" for place in range(first.team if as_team else 1))
         interface = replace(first.interface.part([0] * len(names)), entities=names)
-        seat = SeatPlan(0, policy, names)
+        seat = SeatPlan(0, policy, tuple(range(len(names))))
         described = Match(env=policy, seats=(policy,), lanes=_SLOTS)
         match = MatchPlan(0, 0, 0, described, Env(make=""), (seat,), path=policy)
         return match, partial(_http_games, interface, arguments)
@@ -370,9 +367,16 @@ def _model(
     return model_of(policy, slots * len(entities), greedy=greedy)
 
 
-def _tick(source: Source, name: str, label: str | None) -> int | None:
-    """The tick of the checkpoint that is meant; None: there is none."""
-    if not source.files(name):
-        return None
-    named = Named(name, "" if label in (None, "follow") else label)
-    return checkpoint.ticks_of(source.checkpoint(named, path="--checkpoint"))
+def _ticks(source: Source, names: Iterable[str], label: str | None) -> dict[str, int | None]:
+    """By policy the tick of the checkpoint that is meant, None if it has none; to follow, one that all of them have."""
+    files = {name: source.files(name) for name in names}
+    found: dict[str, int | None] = dict.fromkeys(files)
+    for name in filter(files.get, files):
+        named = Named(name, "" if label in (None, "follow") else label)
+        found[name] = checkpoint.ticks_of(source.checkpoint(named, path="--checkpoint"))
+    kept = [{*known} for known in files.values() if known]
+    if label == "follow" and len({*found.values()} - {None}) > 1 and (shared := set.intersection(*kept)):
+        newest = max(shared)
+        say(f"begins at tick {newest}, the newest of which all policies have a checkpoint")
+        return {name: newest if known else None for name, known in files.items()}
+    return found

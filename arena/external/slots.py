@@ -106,6 +106,7 @@ class Counts:
     begun: int = 0
     ended: int = 0
     lost: int = 0
+    lost_by: dict[str, int] = field(default_factory=dict)  # the same by reason
     refused: int = 0
     asks: int = 0
     given: int = 0
@@ -439,7 +440,7 @@ class Slots:
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
             self._later[slot] = 0.0
-            self.counts.lost += bool(game.name)
+            self._count_lost(game)
             return
         for entity in np.flatnonzero(self._plays[slot]).tolist():
             if self._given[slot, entity]:  # the result of this action is not known
@@ -679,10 +680,15 @@ class Slots:
             self._over.append(game)
             self._left[slot] = True
             if game.lost:
-                self.counts.lost += bool(game.name)
+                self._count_lost(game)
             else:
                 self.counts.ended += bool(game.name)
             self._vacate(slot)
+
+    def _count_lost(self, game: Game) -> None:
+        if game.name:
+            self.counts.lost += 1
+            self.counts.lost_by[game.lost] = self.counts.lost_by.get(game.lost, 0) + 1
 
     def _vacate(self, slot: int) -> None:
         """Frees a slot; its rows show zeros until a game asks in it."""

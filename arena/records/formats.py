@@ -211,6 +211,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     begun: int
     ended: int
     lost: int  # games that ended without reporting it
+    lost_by: dict[str, int] = {}  # the same by reason, as in `episodes.jsonl`; empty in lines of earlier versions
     refused: int  # requests that got an error; over HTTP, answers other than 200
     asks: int
     given: int
@@ -228,13 +229,19 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
         """The line about the games in the display of a run and in `arena watch`."""
         share = self.asking / max(1, self.ticks) / slots
         text = (
-            f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun and {self.lost} lost since "
-            f"the last start; {percent(share)} of the slots ask per tick"
+            f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun and "
+            f"{lost_text(self.lost, self.lost_by)} since the last start; {percent(share)} of the slots ask per tick"
         )
         if isinstance(self.links, list) and self.seconds:
             handovers = sum(link.handovers for link in self.links) / self.seconds
             text += f"; {handovers:,.0f} hand-overs/s, {self.begun / self.seconds:,.0f} lives/s"
         return text
+
+
+def lost_text(count: int, reasons: Mapping[str, int]) -> str:
+    """How many games were lost, and why: `3 lost (2 expired, 1 timeout)`."""
+    each = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+    return f"{count} lost ({each})" if each else f"{count} lost"
 
 
 class PlannedSeat(msgspec.Struct, frozen=True):

@@ -55,7 +55,9 @@ class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result."""
     ranked: bool = False  # whether a game of more than two sides ranks them all by their returns
     game: str | None = None  # the name that an external game has outside of the arena
-    lost: bool = False  # whether an external game ended without reporting it; such a game is `cut` too
+    lost: bool | str = False
+    """Why an external game ended without reporting it, see `docs/external-games.md`; such a game is `cut` too. True in
+    folders of earlier versions, which do not say why."""
 
 
 Place: TypeAlias = tuple[int, int, int]

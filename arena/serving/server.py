@@ -20,6 +20,8 @@ from arena.external.connection import Connection
 from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
+from arena.plan.seats import check_seats
+from arena.records.formats import lost_text
 from arena.records.journal import Journal
 from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import contradicting_text, contradicts
@@ -69,8 +71,7 @@ class Server:
         self.episodes: list[EpisodeRecord] = []
         self._ticks = self._batches = self._contradicting = 0
         self._finished: list[Game] = []
-        entities = {entity: number for number, entity in enumerate(self.interface.entities)}
-        seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
+        seats = check_seats(match, self.interface)
         self._tracker = GameTracker(self, Tracked(match, seats, range(match.lanes), rule="info"))
         self._journal = None if records is None else Journal(records / "episodes.jsonl")
         self._counts = None if records is None else Journal(records / "games.jsonl")
@@ -226,7 +227,8 @@ class Server:
         counts = self.table.counts
         self._say(
             f"{self.table.running} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
-            f"{counts.lost} lost; {pluralize(counts.asks, 'action')} in {pluralize(self._batches, 'batch', 'batches')}"
+            f"{lost_text(counts.lost, counts.lost_by)}; {pluralize(counts.asks, 'action')} in "
+            f"{pluralize(self._batches, 'batch', 'batches')}"
         )
         for line in contradicting_text({self._match.env: self._contradicting} if self._contradicting else {}):
             self._say(line)

@@ -558,6 +558,7 @@ class TableMachine(RuleBasedStateMachine):
     def counts_add_up(self) -> None:
         counts = self.table.counts
         assert (counts.begun, counts.ended, counts.lost) == (self.begun, self.ended, self.lost)
+        assert counts.lost_by == ({"lost": self.lost} if self.lost else {})
         assert counts.begun == counts.ended + counts.lost + self.table.running
         assert self.table.free == SLOTS - len(self.games)
 

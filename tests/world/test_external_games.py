@@ -210,7 +210,7 @@ def test_raising_loop_is_recreated_with_restart(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Line, "falls", 1)
     found = play({**match("Line", fails_after=3, steps=8), "ticks": 30, "on_env_error": "restart"}, tmp_path)
     lost = [line for line in found.episodes if line.get("lost")]
-    assert [line["game"] for line in lost] == ["walk-0"]
+    assert [(line["game"], line["lost"]) for line in lost] == [("walk-0", "failed")]
     assert len(found.episodes) > 2
     assert all(line["cut"] and line["seats"][0]["outcome"] is None for line in lost)
     assert "the walker has fallen" in (found.folder.faults).read_text()

@@ -177,7 +177,8 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path, monkeypa
     assert played == {f"game-{number}": (2, 3.0) if number % 2 else (1, 0.0) for number in range(vanish)}
     (*_, last) = JournalReader(found.folder.games)
     assert last["begun"] == last["ended"] + last["lost"] + last["held"]
-    assert (last["lost"], last["ended"]) == (vanish, 10)
+    assert (last["lost"], last["lost_by"], last["ended"]) == (vanish, {"expired": vanish}, 10)
+    assert {line["lost"] for line in lost.values()} == {"expired"}
 
 
 def get(wire: HttpWire, path: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -158,6 +159,26 @@ def test_refused_requests_and_games_with_two_winners_are_counted(
     )
 
 
+def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    serving = Serving(configured(tmp_path, "touchdown", "blue", "red"), "--http", 0, "--records", tmp_path)
+    serving.served.players[0].model = Failing()
+    with serving, HttpWire(serving.address) as wire:
+        for name, seen in (("whole", 0), ("half", 0), ("broken", 1)):
+            entities = ("blue_0",) if name == "half" else ("blue_0", "red_0")
+            wire.step("start", name, json.dumps({"entities": entities}).encode())
+            body = {"entities": {entity: {"observation": [seen, 0, 0, 0]} for entity in entities}}
+            assert wire.step("tick", name, json.dumps(body).encode()).status == (500 if seen else 200)
+            wire.step("end", name, b"{}")
+    lines = {line["game"]: line for line in JournalReader(tmp_path / "episodes.jsonl")}
+    seats = {name: [seat["entities"] for seat in line["seats"]] for name, line in lines.items()}
+    assert seats == {"whole": [[0], [1]], "half": [[0]], "broken": [[0], [1]]}
+    reasons = {name: line.get("lost") for name, line in lines.items()}
+    assert reasons == {"whole": None, "half": None, "broken": "policy_error"}
+    (*_, counts) = JournalReader(tmp_path / "games.jsonl")
+    assert (counts["lost"], counts["lost_by"]) == (1, {"policy_error": 1})
+    assert "3 games begun, 2 ended, 1 lost (1 policy_error); " in capsys.readouterr().out
+
+
 def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
     def draws(name: str, others: int) -> list[int]:
         found = []
@@ -309,6 +330,27 @@ def test_follow_loads_newer_checkpoints_and_skips_damaged_ones(
             time.sleep(0.05)
     assert player.model.version == 80
     assert isinstance(player.model, PureModel)
+
+
+def test_followed_policies_begin_at_a_tick_that_all_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As while the run saves a boundary: one policy has a newer checkpoint than the other one."""
+    learns = {"algorithm": "ppo", "options": {"n_steps": 10}}
+    policies = {"blue": learns, "red": learns, "green": {"algorithm": "random"}}
+    seats = {"seats": ["blue", "blue", "red", "green"], "checkpoint_every": 20}
+    config = one_match({"make": "touchdown", "kwargs": {"team_size": 2}}, policies, ticks=40, **seats)
+    run = play(config, tmp_path).folder
+    for folder in (run.boundaries, run.checksums):
+        shutil.rmtree(folder)
+    checkpoint.path_of(run.checkpoints_path("red"), 40).unlink()
+
+    def versions(*options: object) -> list[int]:
+        serving = Serving(run.path, "--http", 0, *options)
+        serving.server.close()
+        return [player.model.version for player in serving.served.players]
+
+    assert versions() == [40, 20, -1]
+    assert versions("--checkpoint", "follow") == [20, 20, -1]
+    assert "begins at tick 20, the newest of which all policies have a checkpoint\n" in capsys.readouterr().out
 
 
 def test_an_actor_asks_older_versions(pole: Path) -> None:

@@ -8,7 +8,7 @@ algorithms an episode still ends with the leg: `cut` truncates the rows of the g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -67,7 +67,7 @@ class _Tracker:
         entities: Sequence[int],
         cut: bool,
         game: str | None = None,
-        lost: bool = False,
+        lost: bool | str = False,
     ) -> EpisodeRecord:
         """The record of an episode that has the `ends` lane, tick, length, terminated and truncated.
 
@@ -296,7 +296,7 @@ class GameTracker(_Tracker):
         for game in self._games.take_finished():
             if not game.requested or not game.name:
                 continue
-            slot, lost = game.slot, bool(game.lost)  # a lost game has no result, like an episode that a leg has cut
+            slot, lost = game.slot, game.lost  # a lost game has no result, like an episode that a leg has cut
             playing = [[entity for entity in entities if game.takes_part[entity]] for entities in self._entities]
             taken = [seat for seat, entities in enumerate(playing) if entities]
             playing = [playing[seat] for seat in taken]
@@ -306,11 +306,14 @@ class GameTracker(_Tracker):
             if not lost:
                 reported = (_of_seat(game.metrics, None, entities) for entities in playing)
                 metrics = [mean_metrics(of_seat) or msgspec.UNSET for of_seat in reported]
-            planned = [self._match.seats[seat] for seat in taken]
-            policies, names = [seat.policy for seat in planned], [seat.entities for seat in planned]
+            planned = [(self._match.seats[seat], [*self._entities[seat]]) for seat in taken]
+            policies = [seat.policy for seat, _ in planned]
+            names = [tuple(compress(seat.entities, game.takes_part[indices])) for seat, indices in planned]
             ends = (slot, tick, int(game.lengths.max()), game.terminated, game.truncated)
             seats, counts = (policies, names, returns, self._idle[slot, taken].tolist()), [*map(len, playing)]
-            found = self._record(ends, seats, stated, metrics, entities=counts, cut=lost, game=game.name, lost=lost)
+            found = self._record(
+                ends, seats, stated, metrics, entities=counts, cut=bool(lost), game=game.name, lost=lost or False
+            )
             records.append(found)
             self.episodes[slot] += 1
             self._idle[slot] = 0
