@@ -26,8 +26,7 @@ _MOST_URL = 2**11  # bytes
 _MOST_HEADERS = 100
 _MOST_PIPELINED = 64  # requests of a connection that wait for the one that is answered
 _MOST_EXTRA = 64  # connections beyond the limits, which wait for a request of `HEALTH`
-_MOST_RECORDS = 10  # records of a logger ...
-_RECORDS_S = 60.0  # ... within these seconds
+_RECORDS_S = 60.0  # between two records of one kind
 
 
 class Connections:
@@ -228,7 +227,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._refused:
             return
         self._refused = True
-        logging.getLogger(__name__).warning("%s: a request is refused: %s", self.peer, detail)
+        logging.getLogger(__name__).warning("%s: a request is refused: %s", self.peer, detail, extra={"kind": code})
         if self.cycle is None or self.cycle.response_complete:
             body = msgspec.json.encode({"error": code, "detail": detail, "game_id": None})
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -277,21 +276,31 @@ class Steps:
             asyncio.get_running_loop().call_soon(self._go_on, self._waits)
 
 
-class RateLimitedRecords(logging.Filter):
-    """Lets at most 10 records of a logger pass within a minute, so that clients cannot fill a disk."""
+class RepeatedRecords(logging.Filter):
+    """Passes one record of each kind in a minute and counts the others, so that clients cannot fill a disk.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    The kind of a record is its attribute `kind`, else its text.
+    """
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._clock = clock
-        self.since, self._count = -math.inf, 0
+        self._logger, self._clock = logger, clock
+        self._passed: dict[str, float] = {}  # by kind, when one has passed
+        self._held: dict[str, tuple[logging.LogRecord, int]] = {}  # since then the newest one, and their number
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record passes; the first one of a minute has the number of those left out before."""
-        now = self._clock()
-        if now - self.since >= _RECORDS_S:
-            left = max(0, self._count - _MOST_RECORDS)
-            self.since, self._count = now, 0
-            if left:
-                record.msg, record.args = f"{record.getMessage()} ({left} more messages were left out)", ()
-        self._count += 1
-        return self._count <= _MOST_RECORDS
+        """Whether a record passes."""
+        kind, now = getattr(record, "kind", record.msg), self._clock()
+        if now - self._passed.get(kind, -math.inf) >= _RECORDS_S:
+            self._passed[kind] = now
+            return True
+        self._held[kind] = record, self._held.get(kind, (record, 0))[1] + 1
+        return False
+
+    def flush(self) -> None:
+        """Passes a record for those held back in a minute that is over, with their number."""
+        for kind in [kind for kind in self._held if self._clock() - self._passed[kind] >= _RECORDS_S]:
+            record, count = self._held.pop(kind)
+            vars(record)["kind"] = kind  # also where it was the text
+            record.msg, record.args = f"{record.getMessage()} ({count} times in {_RECORDS_S:g} s)", ()
+            self._logger.handle(record)

@@ -50,12 +50,13 @@ class ServerLoop:
         import uvicorn
         import uvloop
 
-        from arena.external.http_connection import HttpConnection, RateLimitedRecords
+        from arena.external.http_connection import HttpConnection, RepeatedRecords
 
-        for logger in map(logging.getLogger, ("uvicorn.error", HttpConnection.__module__)):  # what clients cause
-            # Another server of this process may have added one.
-            if not any(isinstance(one, RateLimitedRecords) for one in logger.filters):
-                logger.addFilter(RateLimitedRecords())
+        limits = []  # of what clients cause
+        for logger in map(logging.getLogger, ("uvicorn.error", HttpConnection.__module__)):
+            found = [one for one in logger.filters if isinstance(one, RepeatedRecords)]  # of another server
+            limits += found or [RepeatedRecords(logger)]
+            logger.addFilter(limits[-1])
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application,
@@ -77,6 +78,8 @@ class ServerLoop:
 
         def look_again() -> None:
             look()
+            for limit in limits:
+                limit.flush()
             self._loop.call_later(LOOK_S, look_again)
 
         def serve() -> None:

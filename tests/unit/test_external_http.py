@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import select
@@ -31,9 +32,11 @@ from arena.errors import ConfigError
 from arena.external import ExternalError
 from arena.external.builtin_actors import Codec, raw_actor
 from arena.external.http import HttpGames
+from arena.external.http_connection import RepeatedRecords
 from arena.game.api import Interface
 from arena.game.spaces import flatten
 from arena.testing import check_external_games
+from clock import Clock
 from external_actors import ONE, HttpWire, Reply, chunked, play_http, request
 from external_connections import INTERFACE, Playing, entities_of
 
@@ -812,6 +815,41 @@ def test_token_readable_by_others_causes_a_warning(tmp_path: Path, caplog: pytes
         and f"chmod 600 {file}" in caplog.text
         and "secret" not in caplog.text.replace(str(file), "")
     )
+
+
+def test_repeated_refusals_are_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    logger, clock = logging.getLogger("of a flooded server"), Clock()
+    limit = RepeatedRecords(logger, clock)
+    logger.addFilter(limit)
+    for _ in range(3):
+        for number in range(100):
+            logger.warning("%s: no host %d", "peer", number, extra={"kind": "wrong_host"})
+        logger.warning("an upgrade")
+        clock.now += 10.0
+        limit.flush()
+    assert caplog.messages == ["peer: no host 0", "an upgrade"]
+    clock.now += 31.0
+    limit.flush()
+    limit.flush()
+    assert caplog.messages[2:] == ["peer: no host 99 (299 times in 60 s)", "an upgrade (2 times in 60 s)"]
+    logger.warning("an upgrade")
+    assert len(caplog.messages) == 4, "its minute has begun again"
+
+
+def test_flood_of_refused_requests_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("uvicorn.error", "arena.external.http_connection"):
+        for limit in logging.getLogger(name).filters[:]:
+            logging.getLogger(name).removeFilter(limit)  # of servers of other tests
+    games = HttpGames(port=0, entities=ONE)
+    games.open(1, lambda: None)
+    try:
+        for _ in range(5):
+            with HttpWire(games.address) as wire:
+                wire.send(b"nonsense\r\n\r\n")
+                assert wire.read().error == "bad_request"
+    finally:
+        games.close("over")
+    assert caplog.messages == ["127.0.0.1: a request is refused: this is not HTTP/1.1"]
 
 
 def test_occupied_port_is_a_configuration_error() -> None:
