@@ -6,7 +6,8 @@ import argparse
 import gc
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
@@ -30,7 +31,7 @@ from arena.league.sources import Named, Source, split
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.plan.seats import check_seats, teams_of
-from arena.preflight.examine import external_games, interface_of
+from arena.preflight.examine import argument_path, external_games, interface_of
 from arena.preflight.spec import spec_of
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
@@ -47,6 +48,7 @@ from arena.terminal.output import complain, say
 
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
+_OPTIONS = {"port": "--http", "host": "--http", "token_file": "--token-file", "actor": "--actor"}  # by argument
 _GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
 
 
@@ -206,7 +208,8 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
         rules = msgspec.structs.replace(
             match.game.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1
         )
-        games = make_games()
+        with _options_named(match, arguments):
+            games = make_games()
         if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
                 "these games have observations or actions of any number of items, as of units, which no connection can "
@@ -245,7 +248,8 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
                     config, folder, link.policy, games.interface, [link.entity], 1, tick, greedy=True, exporter=None
                 ),
             )
-        connection = Connection(lambda: games, match, config.seed)
+        with _options_named(match, arguments):
+            connection = Connection(lambda: games, match, config.seed)
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=say)
 
@@ -309,6 +313,20 @@ def _match(
             path="--match",
         )
     return match, lambda: external_games(match)
+
+
+@contextmanager
+def _options_named(match: MatchPlan, arguments: argparse.Namespace) -> Iterator[None]:
+    """Names the option, or the key of the configuration, of an argument of the connection in errors."""
+    try:
+        yield
+    except ConfigError as error:
+        simulators = arguments.simulator is not None or arguments.attach is not None
+        configured = not simulators and registry.external_kind(match.game.make) in registry.EXTERNAL
+        path = argument_path(match, error.path) if configured else ""
+        if not path or error.path in _connection_kwargs(arguments):
+            path = _OPTIONS.get(error.path, error.path)
+        raise ConfigError(error.message, path=path, source=error.source) from error
 
 
 def _http_games(interface: Interface, arguments: argparse.Namespace) -> ExternalGames:

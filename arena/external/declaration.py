@@ -36,9 +36,10 @@ def declared_interface(
         ConfigError: neither or both are given, or one does not describe an interface; the error names the place.
     """
     if entities is None and like is None:
-        raise ConfigError("says neither `entities` nor `like`: one of them has to describe the games")
+        text = "is missing, and `like` too: one of them has to describe the games"
+        raise ConfigError(text, path="entities")
     if entities is not None and like is not None:
-        raise ConfigError("says `entities` and `like`; one of them describes the games")
+        raise ConfigError("found beside `entities`; one of them describes the games", path="like")
     if isinstance(entities, Interface):
         return entities
     if like is None:

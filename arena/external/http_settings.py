@@ -66,5 +66,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if has_spaces and getattr(self, key) is not None and not isinstance(self.entities, Interface):
             raise ConfigError(f"{self.actor} has spaces itself; leave this key out", path=key)
         if not has_spaces and getattr(self, key) is None:
-            raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
+            text = "is missing, and `like` too: one of them has to describe the games, as the actor has no spaces"
+            raise ConfigError(text, path="entities")
         return actor, interface_of(actor) if has_spaces else declared_interface(self.entities, self.like)

@@ -367,9 +367,24 @@ def external_games(match: MatchPlan) -> ExternalGames:
     try:
         games: ExternalGames = make_games(match.game.make, match.game.kwargs, match.copy)
     except ConfigError as error:
-        argument = f"{error.path}: " if error.path else ""
-        raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+        raise _placed(match, error) from error
     return games
+
+
+def argument_path(match: MatchPlan, path: str) -> str:
+    """The key in the configuration of what an environment's constructor calls `path`; empty: it is no argument."""
+    name = path.partition(".")[0].partition("[")[0]
+    options = getattr(registry.environment_factory(match.game.make), "Options", None)
+    if name not in match.game.kwargs and name not in getattr(options, "__struct_fields__", ()):
+        return ""
+    return f"{match.path}.env_kwargs.{path}" if name in match.config.env_kwargs else f"envs.{match.env}.kwargs.{path}"
+
+
+def _placed(match: MatchPlan, error: ConfigError) -> ConfigError:
+    """An error of an environment's constructor, with the key of the argument that it names, else of the match."""
+    if path := argument_path(match, error.path):
+        return ConfigError(error.message, path=path)
+    return ConfigError(f"environment {match.env!r}: {error.message}", path=match.path)
 
 
 @contextmanager
@@ -377,7 +392,9 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
     """Converts errors of an environment's constructor to `ConfigError`: most often its arguments are wrong."""
     try:
         yield
-    except ConfigError:
+    except ConfigError as error:
+        if argument_path(match, error.path):  # such as a port that is taken when the games are opened
+            raise _placed(match, error) from error
         raise
     except (Exception, SystemExit) as error:
         hint = registry.load_object("envs.adapters.screen:screen_hint")(error)
@@ -404,8 +421,7 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
     except ConfigError as error:
         if error.path == "screen" or error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
-        argument = f"{error.path}: " if error.path in match.game.kwargs else ""
-        raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+        raise _placed(match, error) from error
 
 
 def check_record(record: str, match: MatchPlan, interface: Interface) -> None:

@@ -756,8 +756,8 @@ def test_a_wrong_leaf_in_bytes_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "neither `entities` nor `like`"),
-        ({"entities": ONE, "like": {"make": "gymnasium:CartPole-v1"}}, "one of them"),
+        ({}, "^entities: is missing, and `like` too"),
+        ({"entities": ONE, "like": {"make": "gymnasium:CartPole-v1"}}, "^like: found beside"),
         ({"actor": "external_actors:Echo", "entities": ONE}, "has spaces itself"),
         ({"actor": "external_actors:ONE", "entities": ONE}, "is no actor"),
         ({"actor": "external_actors:Nothing"}, "Nothing"),

@@ -200,7 +200,7 @@ def test_occupied_port_ends_the_run_before_play(tmp_path: Path, capsys: pytest.C
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         error = refused(config(port=port, entities=entities_of(LINE)), tmp_path, capsys)
-    assert f"cannot listen at 127.0.0.1:{port}" in error
+    assert f": envs.game.kwargs.port: cannot listen at 127.0.0.1:{port}" in error
 
 
 def test_sockets_name_their_successor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,9 +268,15 @@ def test_resume_tells_a_game_from_how_it_is_reached(make: str, kwargs: Any, oper
 
 def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(config(entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
-    assert ": matches[0]: environment 'game': host: 0.0.0.0 can be reached" in error
+    assert ": envs.game.kwargs.host: 0.0.0.0 can be reached" in error
     error = refused(config(entities=entities_of(LINE), queu=1), tmp_path, capsys)
-    assert ": environment 'game': queu: unknown key 'queu'; did you mean 'queue'?" in error
+    assert ": envs.game.kwargs.queu: unknown key 'queu'; did you mean 'queue'?" in error
+    error = refused(config(entities={"walker": {"observation": {"box": {}}, "action": {}}}), tmp_path, capsys)
+    assert ": envs.game.kwargs.entities.walker.observation: {'box': {}} is no space: box lacks 'shape'" in error
+    assert ": envs.game.kwargs.entities: is missing, and `like` too" in refused(config(), tmp_path, capsys)
+    data = config(entities=entities_of(LINE))
+    data["matches"][0]["env_kwargs"] = {"port": 70000}
+    assert ": matches[0].env_kwargs.port: found 70000" in refused(data, tmp_path, capsys)
 
 
 def test_polled_environment_plays_a_run(tmp_path: Path) -> None:

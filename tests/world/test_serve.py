@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -432,6 +433,18 @@ def test_exported_models_take_over_when_they_are_verified(tmp_path: Path, capsys
     model.write_bytes(data)
     assert main(["serve", str(run), "--http", "0", "--engine", "onnx"]) == 2
     assert "model.onnx: is damaged" in capsys.readouterr().err
+
+
+def test_taken_ports_are_named_by_option_or_key(pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "http.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        live = {"make": "http", "kwargs": {"port": int(port), "like": {"make": POLE}}}
+        path.write_text(json.dumps(one_match(live, {"blue": {"algorithm": "random"}}, ticks=1)))
+        for target, options in ((pole, ["--http", port]), (path, ["--http", port]), (path, [])):
+            assert main(["serve", str(target), *options]) == 2
+            key = "--http" if options else "envs.game.kwargs.port"
+            assert f": {key}: cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
 
 
 def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
