@@ -131,25 +131,34 @@ def test_threads_of_the_run_play_cartpole(tmp_path: Path) -> None:
     assert len(recorded(train("thread.yaml", tmp_path / "run"))) > 4
 
 
-def test_curl_plays_as_the_page_says(tmp_path: Path) -> None:
-    page = readme.PAGES["docs/http-games.md"]
-    kwargs = yaml.safe_load(page.files()["http_match.yaml"])["envs"]["live"]["kwargs"]
-    (block,) = [body for body in page.blocks("sh") if "curl" in body]
-    with Playing(HttpGames(**{**kwargs, "port": 0}), 8, TickRules(max_delay_s=0.0), (1,)) as playing:
+PAGE = readme.PAGES["docs/http-games.md"]
+(DUEL,) = [body.encode().splitlines() for body in PAGE.blocks("") if body.startswith("Game started.")]
+CURL: list[tuple[str, tuple[int, ...], list[bytes], list[float]]] = [
+    ("http_match.yaml", (1,), [b"Game started.", b'{"action":1}', b'{"action":1}', b"{}"], [2.0]),
+    ("duel_match.yaml", (1, 2), DUEL, [1.5, -1.5]),
+]
+
+
+@pytest.mark.parametrize(("number", "case"), [*enumerate(CURL)])
+def test_curl_plays_as_the_page_says(number: int, case: Any) -> None:
+    file, actions, expected, returns = case
+    (env,) = yaml.safe_load(PAGE.files()[file])["envs"].values()
+    block = [body for body in PAGE.blocks("sh") if "curl" in body][number]
+    with Playing(HttpGames(**{**env["kwargs"], "port": 0}), 8, TickRules(max_delay_s=0.0), actions) as playing:
         answers = []
         for line in block.splitlines():
             *words, url = shlex.split(line)
             assert url == "http://127.0.0.1:8000/step"
             done = subprocess.run([*words, "--silent", playing.games.address], capture_output=True, check=True)
-            answers.append(done.stdout.decode())
-        assert answers == ["Game started.", '{"action":1}', '{"action":1}', "{}"]
-        assert playing.account().returns.tolist() == [2.0]
+            answers.append(done.stdout)
+        assert answers == expected
+        game = playing.account()
+    assert (game.returns.tolist(), list(game.outcomes.values())) == (returns, ["win", "loss"][: 2 * number])
 
 
 def test_actor_of_the_page_plays(tmp_path: Path) -> None:
-    page = readme.PAGES["docs/http-games.md"]
-    (tmp_path / "thermostat.py").write_text(page.files()["thermostat.py"])
-    kwargs = yaml.safe_load(page.files()["rooms.yaml"])["envs"]["rooms"]["kwargs"]
+    (tmp_path / "thermostat.py").write_text(PAGE.files()["thermostat.py"])
+    kwargs = yaml.safe_load(PAGE.files()["rooms.yaml"])["envs"]["rooms"]["kwargs"]
     with working_directory(tmp_path):
         games = HttpGames(**{**kwargs, "port": 0})
         with Playing(games, 1, TickRules(max_delay_s=0.0), (1,)) as playing, HttpWire(games.address) as wire:
