@@ -51,6 +51,8 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
             found = "nothing"
         elif isinstance(written, Mapping):
             found = f"a mapping with {', '.join(map(repr, written))}"
+        elif None in array.ravel().tolist():
+            found = "null among the numbers (JavaScript writes NaN and Infinity so)"
         raise ExternalError(code, f"{what}: {found}; expected numbers: {dtype} {space.shape} of {space}")
     if array.shape != space.shape:
         raise ExternalError(code, f"{what}: shape {array.shape}; expected {space.shape} of {space}")

@@ -657,6 +657,7 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (b'{"observation": [1, 2, 3]}', "bad_observation", "shape (3,); expected (2,)"),
         (b'{"observation": [[1], [2, 3]]}', "bad_observation", ""),
         (b'{"observation": ["a", "b"]}', "bad_observation", "expected numbers"),
+        (b'{"observation": [0.5, null]}', "bad_observation", "null among the numbers"),
         (b'{"observation": [1, 1e39]}', "bad_observation", ""),
         (b'{"observation": {"a": 1}}', "bad_observation", "a mapping with 'a'; expected numbers"),
         (
