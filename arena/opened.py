@@ -74,7 +74,8 @@ class Run:
 
         Columns: `round`, `match`, `env`, `lane`, `episode`, `tick` of its end, `length` in ticks, `terminated`,
         `truncated`, `cut`, `ranked`, `seat`, `policy`, `entities`, `return`, `outcome` (`win`, `draw`, `loss`; None
-        without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`.
+        without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`,
+        which says why a game was lost.
         """
         rows = Table()
         for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):

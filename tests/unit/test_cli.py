@@ -345,6 +345,8 @@ def test_check_warns_of_a_game_whose_render_fails(folder: Path, capsys: pytest.C
         (["policies.unseated={algorithm: own:Nothing}"], "policies.unseated.algorithm: 'own:Nothing': "),
         (["policies.blue.load=nowhere"], "policies.blue.load: nowhere: there is no such checkpoint"),
         (["envs.game.kwargs.teamsize=2"], "matches[0]: environment 'game': Touchdown: got an unexpected keyword"),
+        (["envs.game.kwargs.team_size=0"], "envs.game.kwargs.team_size: got 0, expected a whole number of at least 1"),
+        (["matches[0].env_kwargs={team_size: 0}"], "matches[0].env_kwargs.team_size: got 0, expected a whole number"),
         (
             ["envs.game.make=own:Broken"],
             "environment 'game' could not be made with {'team_size': 2}: RuntimeError: the game is out of order (",
