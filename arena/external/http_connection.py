@@ -286,7 +286,7 @@ class RepeatedRecords(logging.Filter):
         super().__init__()
         self._logger, self._clock = logger, clock
         self._passed: dict[str, float] = {}  # by kind, when one has passed
-        self._held: dict[str, tuple[logging.LogRecord, int]] = {}  # since then the newest one, and their number
+        self._omitted: dict[str, tuple[logging.LogRecord, int]] = {}  # since then the newest one, and their number
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record passes."""
@@ -294,13 +294,13 @@ class RepeatedRecords(logging.Filter):
         if now - self._passed.get(kind, -math.inf) >= _RECORDS_S:
             self._passed[kind] = now
             return True
-        self._held[kind] = record, self._held.get(kind, (record, 0))[1] + 1
+        self._omitted[kind] = record, self._omitted.get(kind, (record, 0))[1] + 1
         return False
 
     def flush(self) -> None:
-        """Passes a record for those held back in a minute that is over, with their number."""
-        for kind in [kind for kind in self._held if self._clock() - self._passed[kind] >= _RECORDS_S]:
-            record, count = self._held.pop(kind)
+        """Passes a record for those omitted in a minute that is over, with their number."""
+        for kind in [kind for kind in self._omitted if self._clock() - self._passed[kind] >= _RECORDS_S]:
+            record, count = self._omitted.pop(kind)
             vars(record)["kind"] = kind  # also where it was the text
             record.msg, record.args = f"{record.getMessage()} ({count} times in {_RECORDS_S:g} s)", ()
             self._logger.handle(record)
