@@ -354,6 +354,13 @@ def where_raised(error: BaseException) -> str:
     return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
 
 
+def where_defined(cls: type[Any], method: str) -> str:
+    """Where a method of a user's class is defined, as ` (file, line n)`; of a class without the method, or a compiled
+    one, nothing."""
+    code = getattr(inspect.unwrap(getattr(cls, method, cls)), "__code__", None)
+    return f" ({shown(code.co_filename)}, line {code.co_firstlineno})" if code else ""
+
+
 def _shadow_note(module_name: str) -> str:
     """A note about two packages of one name: the arena's own `envs` or `policies`, and a user's."""
     package = module_name.partition(".")[0]

@@ -406,6 +406,8 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.game.kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
+    except GameError as error:
+        raise ConfigError(f"environment {match.env!r}: {error}", path=match.path) from error
 
 
 def check_record(record: str, match: MatchPlan, interface: Interface) -> None:
