@@ -272,7 +272,8 @@ def load_object(target: str) -> Any:
         if not hasattr(found, part):
             if module_name == "__main__":
                 raise ConfigError(
-                    f"{target!r} is of another program, which this one cannot import; put it into a module"
+                    f"{target!r}: this program has no {part!r} at its top level; what several programs use has to be "
+                    "in a module"
                 )
             where = getattr(found, "__file__", None) or repr(found)
             can_be_called = [
