@@ -215,13 +215,21 @@ def test_errors_of_own_code_name_key_file_and_line(
     ("policy", "game", "words"),
     [
         (scripted("fraction"), {}, r"policies.blue.options.function: .*the value 0.5 .*for Discrete\(3\)"),
-        (own("save", "Savers"), {}, r"policies.blue.algorithm: .*state\['kept'\]: a PosixPath cannot be kept"),
+        (
+            own("save", "Savers"),
+            {},
+            rf"policies.blue.algorithm: .*state\['kept'\]: a PosixPath cannot be kept .*{line_of('def state_dict')}\)$",
+        ),
         (
             own("list", "Savers"),
             {},
-            r"policies.blue.algorithm: .*the state is \[1\], a list; state_dict\(\) returns a dict",
+            rf"policies.blue.algorithm: .*the state is .*, a list; .* a dict \(.*, line {line_of('def state_dict')}\)$",
         ),
-        (own("no actor", "Savers"), {}, r"policies.blue.algorithm: .*actor\(\) returned None; it returns a function"),
+        (
+            own("no actor", "Savers"),
+            {},
+            rf"policies.blue.algorithm: .*actor\(\) returned None; .*, line {line_of('def actor')}\)$",
+        ),
         (
             scripted("hidden"),
             {},
