@@ -271,6 +271,21 @@ def test_first_ticks_are_played_and_leave_nothing(
     assert not list(Path("temporary").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (
+            17,
+            "minibatch_size: 17 is more than the 16 samples that a worker collects per update (n_steps x rows)",
+        ),
+        (16, ""),
+    ],
+)
+def test_check_warns_of_a_minibatch_larger_than_a_rollout(size: int, told: str, command: Command) -> None:
+    said = command("check", write(policy_of("ppo", **ROLLOUT | {"minibatch_size": size}), copies=2)).out
+    assert ("minibatch_size: " in said, told in said) == (bool(told), True), said
+
+
 def test_check_says_which_games_are_not_played(command: Command) -> None:
     said = command("check", ROOT / "configs" / "external_cartpole.yaml").out
     assert "not played: the external games of match 0\n" in said and "\nplayed: " not in said
