@@ -272,7 +272,8 @@ def load_object(target: str) -> Any:
         if not hasattr(found, part):
             if module_name == "__main__":
                 raise ConfigError(
-                    f"{target!r} is of another program, which this one cannot import; put it into a module"
+                    f"{target!r}: this program has no {part!r} at its top level; what several programs use has to be "
+                    "in a module"
                 )
             where = getattr(found, "__file__", None) or repr(found)
             can_be_called = [
@@ -303,7 +304,8 @@ def check_method(cls: type[Any], name: str, arguments: Sequence[str]) -> None:
     try:
         inspect.signature(bound).bind(*arguments)
     except TypeError as error:
-        raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}") from error
+        text = f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}"
+        raise ConfigError(f"{text}{where_defined(cls, name)}") from error
 
 
 def made_object(cls: type[Any], options: Mapping[str, Any], *, path: str) -> Any:
@@ -352,6 +354,26 @@ def where_raised(error: BaseException) -> str:
     own = [one for one in others if not ("-packages/" in one.filename or one.filename.startswith(_INSTALLED))]
     last = next(reversed(own or others), None)
     return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
+
+
+def where_defined(cls: type[Any], method: str) -> str:
+    """Where a method of a user's class is defined, as ` (file, line n)`; of a class without the method, or a compiled
+    one, nothing."""
+    code = getattr(inspect.unwrap(getattr(cls, method, cls)), "__code__", None)
+    if code is None or code.co_filename.startswith(("<", *_NOT_THEIRS)):
+        return ""
+    return f" ({shown(code.co_filename)}, line {code.co_firstlineno})"
+
+
+@contextmanager
+def method_located(cls: type[Any], method: str) -> Iterator[None]:
+    """Around a use of a user's method: errors that no line of the user has raised get the place of the method."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        if not where_raised(error):
+            error.args = (f"{error}{where_defined(cls, method)}",)
+        raise
 
 
 def _shadow_note(module_name: str) -> str:
@@ -555,7 +577,8 @@ def configured_algorithm(
             inspect.signature(cls).bind(None, None, ticks=1, **decoded)
         except TypeError as error:
             how = "(env, group, *, ticks, **options), as for every worker"
-            raise ConfigError(f"{cls.__name__}.__init__ cannot be called with {how}: {error}") from error
+            text = f"{cls.__name__}.__init__ cannot be called with {how}: {error}{where_defined(cls, '__init__')}"
+            raise ConfigError(text) from error
         schedule_of(cls)
     return ConfiguredAlgorithm(cls, decoded)
 

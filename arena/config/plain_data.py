@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numbers
 import os
+import sys
 import types
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from arena.config import yaml
@@ -38,10 +40,14 @@ def _converted(value: Any, path: str) -> Any:
     if isinstance(value, (type, types.FunctionType)):
         if {"kwargs", "env_kwargs"} & {*path.split(".")}:
             raise ConfigError(f"found {value!r}; arguments of games are data that a file can hold", path=path)
-        if not value.__qualname__.replace(".", "").isidentifier():
-            message = f"found {value.__qualname__} of {value.__module__}, which the processes of a run cannot import"
-            raise ConfigError(f"{message}; define it by `class` or `def` at the module's top level", path=path)
-        return f"{value.__module__}:{value.__qualname__}"
+        module, name = value.__module__, value.__qualname__
+        at: Any = sys.modules.get(module, value)
+        missing = at is not value and reduce(lambda at, part: getattr(at, part, None), name.split("."), at) is None
+        if "<" in name or missing:
+            why = "it was made inside a function, or is a lambda" if "<" in name else f"{module} has no {name!r}"
+            text = f"found {name} of {module}, which a run cannot find by this name: {why}"
+            raise ConfigError(f"{text}; define it by `class` or `def` at a module's top level", path=path)
+        return f"{module}:{name}"
     if isinstance(value, Mapping):
         found = {}
         for key, item in value.items():

@@ -12,7 +12,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.external.errors import Code, ExternalError
-from arena.game.arrays import lost_value
+from arena.game.arrays import LARGEST, lost_value
 from arena.game.spaces import mask_fault
 
 _EXACT = 2**53  # up to here a float64 holds every whole number
@@ -98,13 +98,14 @@ def fitted_mask(space: Space[Any], size: int, mask: Any, entity: str, *axes: int
 
 
 def checked_reward(reward: Any, entity: str) -> float:
-    """The reward of an entity as a finite number; else `bad_reward`."""
+    """The reward of an entity as a finite number that float32 holds; else `bad_reward`."""
     try:
         value = math.nan if isinstance(reward, (str, bytes)) else float(reward)
     except (OverflowError, TypeError, ValueError):
         raise ExternalError("bad_reward", f"the reward {reward!r} of {entity!r} is no number") from None
-    if not math.isfinite(value):
-        raise ExternalError("bad_reward", f"the reward {reward!r} of {entity!r} is not finite")
+    if not abs(value) <= LARGEST:  # false for NaN
+        found = "not finite" if not math.isfinite(value) else "more than float32 holds"
+        raise ExternalError("bad_reward", f"the reward {reward!r} of {entity!r} is {found}")
     return value
 
 

@@ -27,7 +27,7 @@ from arena.errors import ConfigError
 from arena.external.errors import Code, ExternalError
 from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.game.api import ExternalFields, Frame, Info, Interface, Step
-from arena.game.arrays import is_finite, lost_value
+from arena.game.arrays import LARGEST, is_finite, lost_value
 from arena.game.infos import refused_key, stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 
@@ -749,8 +749,9 @@ class Slots:
             values = np.asarray(rewards, np.float64)
         except (OverflowError, TypeError, ValueError) as error:
             raise ExternalError("bad_reward", f"the rewards are no numbers: {error}") from None
-        if values.shape != slots.shape or not np.isfinite(values).all():
-            raise ExternalError("bad_reward", f"rewards {values}; expected {len(slots)} finite numbers")
+        if values.shape != slots.shape or not (np.abs(values) <= LARGEST).all():
+            text = f"rewards {values}; expected {len(slots)} finite numbers that float32 holds"
+            raise ExternalError("bad_reward", text)
         return slots, values
 
     def _check_info(self, info: Any) -> None:

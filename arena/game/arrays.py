@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest reward of a tick: algorithms learn in float32, where a larger one is infinite."""
+
 
 def is_finite(array: NDArray[Any]) -> bool:
     """Whether all numbers are finite; integers are. Slow only if the sum of squares is not finite."""

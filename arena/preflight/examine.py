@@ -136,6 +136,15 @@ def examine(
                 rows = tuple(
                     each.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers
                 )
+                of_worker = sizes.get("samples per update", 0) // max(1, len(rows))  # of algorithms with rollouts
+                for option in ("minibatch_size", "batch_size"):  # of a replay, more than it holds is refused
+                    given = policy.config.options.get(option)
+                    if isinstance(given, int) and 0 < of_worker < given:
+                        lines.append(
+                            f"policies.{name}.options.{option}: {given} is more than the "
+                            f"{pluralize(of_worker, 'sample')} that a worker collects per update (n_steps x rows), so "
+                            f"each gradient step takes {of_worker}; raise n_steps or lanes, or lower {option}"
+                        )
                 findings[name] = PolicySummary(faces, rows, sizes, player.spec.sync_on)
         seated |= {name for name, policy in each.policies.items() if policy.workers}
 
@@ -422,6 +431,8 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
         if error.path == "screen" or error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         raise _placed(match, error) from error
+    except GameError as error:
+        raise ConfigError(f"environment {match.env!r}: {error}", path=match.path) from error
 
 
 def check_record(record: str, match: MatchPlan, interface: Interface) -> None:

@@ -72,6 +72,7 @@ class Policy:
         *,
         plays: int = 1,
         mask_size: int = 0,
+        names: Sequence[str] = (),
     ) -> None:
         self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
         self.algorithm = algorithm = make(team)
@@ -84,6 +85,7 @@ class Policy:
         self.remembers = in_actor or declared != 0
         self._says = self.remembers and declared is not None
         self._make, self._plays, self._mask_size = make, plays, mask_size
+        self._names = names  # of all entities that it plays; empty: not known
         self.reset()
 
     def __repr__(self) -> str:
@@ -235,13 +237,19 @@ class Policy:
         return int(entity) % self.team
 
     def reset(self, entity: str | int | None = None) -> None:
-        """Forgets what an entity has seen, at the beginning of an episode; None: all, and random draws begin again."""
+        """Forgets what an entity has seen, at the beginning of an episode; None: all, and random draws begin again.
+
+        Raises:
+            ValueError: the name of an entity that the policy does not play, and that it has not seen.
+        """
         if entity is None:
             self.memories: dict[str | int | None, NDArray[np.float32] | None] = {}
             self._seen: dict[str | int | None, str] = {}  # what each memory is of
             self._actors: dict[tuple[str | int | None, bool], tuple[int, Callable[[Any, Any], Any]]] = {}
             self._random = np.random.default_rng(0)
             return
+        if isinstance(entity, str) and self._names and entity not in (*self._names, *self._seen):
+            raise ValueError(f"{entity!r} has no memory to forget; {nearest(entity, self._names)}")
         self.remember(None, entity)
         for greedy in (False, True):
             self._actors.pop((entity, greedy), None)
@@ -384,13 +392,14 @@ def configured_policy(
         found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
     cls, options = _algorithm(folder, name, config, checkpoint)
     spec, team, plays, mask_size = spec_of(cls), 1, 1, 0
+    names: Sequence[str] = ()
     if set(spec.faces) == {"parallel"}:
         text = f"{configured.algorithm!r} has the face parallel alone; outside of a run policies act by vector or gym"
         raise ConfigError(text, path=f"policies.{name}.algorithm")
     if observation_space is None or action_space is None or spec.checks_team:
         seat = first_seat(config, name)
         team = seat.team if spec.checks_team else 1
-        plays, mask_size = seat.plays, seat.interface.mask_sizes[0]
+        plays, mask_size, names = len(seat.plays), seat.interface.mask_sizes[0], seat.plays
         observation_space = observation_space or seat.interface.observation_spaces[0]
         action_space = action_space or seat.interface.action_spaces[0]
     if spec.checks_spaces:
@@ -407,7 +416,9 @@ def configured_policy(
         return algorithm
 
     boundary_of = None if found is None else found.boundary
-    return Policy(make, observation_space, action_space, boundary_of, team, plays=plays, mask_size=mask_size)
+    return Policy(
+        make, observation_space, action_space, boundary_of, team, plays=plays, mask_size=mask_size, names=names
+    )
 
 
 class FirstSeat(NamedTuple):
@@ -415,7 +426,7 @@ class FirstSeat(NamedTuple):
 
     interface: Interface  # of its entities
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
-    plays: int  # how many entities of the game the policy plays, in all of its seats
+    plays: tuple[str, ...]  # the entities of the game that the policy plays, in all of its seats
 
     @property
     def team(self) -> int:
@@ -431,7 +442,8 @@ def first_seat(config: Config, name: str) -> FirstSeat:
                 if seat.policy == name:
                     whole = interface_of(match)
                     seats = resolve_entities(match.seats, whole.entities)
-                    plays = sum(len(seats[one.index]) for one in match.seats if one.policy == name)
+                    played = [at for one in match.seats if one.policy == name for at in seats[one.index]]
+                    plays = tuple(whole.entities[at] for at in played)
                     return FirstSeat(whole.part(seats[seat.index]), plan.teams[name], plays)
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",

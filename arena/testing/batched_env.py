@@ -15,6 +15,7 @@ from arena.entity_env.environment import is_entity_env
 from arena.errors import ArenaError, ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Flags, Frame, Interface, Step
+from arena.game.arrays import LARGEST
 from arena.game.context import taken_by
 from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
@@ -184,7 +185,8 @@ class _Player:
         must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
         for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
             _check_array(getattr(step, name), dtype, self._ended.shape, f"step.{name}")
-        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
+        small = (np.abs(step.rewards) <= LARGEST).all()
+        must(small, f"rewards are {step.rewards}", "they must be finite, and numbers that float32 holds")
         _check_frame(env, step.frame, ~self.over, "after step")
         ended = self._ended
         must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")

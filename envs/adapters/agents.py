@@ -16,7 +16,7 @@ from arena.errors import ConfigError, GameError
 from arena.game.api import Info
 from arena.game.infos import MASK
 from arena.game.spaces import mask_size
-from envs.adapters.lane import LaneGame, LaneStep
+from envs.adapters.lane import LaneGame, LaneStep, flag
 
 _INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
 COMMON = "__common__"  # the key of an info of no agent, as of RLlib's dictionaries
@@ -84,8 +84,11 @@ class AgentGame(LaneGame):
     def split(self, agent: Any, observation: Any, info: Info) -> tuple[Any, Info]:
         """The observation without its mask, and the info with it."""
         inner = self._inner[self.index[agent]]
-        if observation is None or inner is None:
+        if observation is None or inner is None or not isinstance(info, Mapping):
             return observation, info
+        lacks = [key for key in (inner, MASK) if not isinstance(observation, Mapping) or key not in observation]
+        if lacks:
+            raise GameError(f"an observation of {agent!r} without {' and '.join(map(repr, lacks))}, as its space has")
         return observation[inner], {**info, MASK: observation[MASK]}
 
     def lane_step(
@@ -107,8 +110,8 @@ class AgentGame(LaneGame):
             active=[agent in active for agent in self.agents],
             infos=[info for _, info in split],
             rewards=[rewards.get(agent, 0.0) for agent in self.agents],
-            terminated=[bool(terminated.get(agent, False)) for agent in self.agents],
-            truncated=[bool(truncated.get(agent, False)) for agent in self.agents],
+            terminated=[flag(terminated.get(agent, False)) for agent in self.agents],
+            truncated=[flag(truncated.get(agent, False)) for agent in self.agents],
             over=over,
         )
 
@@ -121,3 +124,10 @@ class PettingZooGame(AgentGame):
         if not agents:
             raise ConfigError(f"{env} has no possible_agents; the arena must know all entities before a game begins")
         super().__init__(env, agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])
+
+    def present(self) -> list[Any]:
+        """The agents that play; raises `ConfigError` if the game does not say."""
+        if (agents := getattr(self._env, "agents", None)) is None:
+            name = type(self._env.unwrapped).__name__
+            raise ConfigError(f"{name} has no `agents` after reset(); expected the list of the agents that play")
+        return self.known("`agents`", dict.fromkeys(agents))

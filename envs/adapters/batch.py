@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError, GameError
+from arena.errors import ArenaError, ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied, lost_value
@@ -54,7 +54,10 @@ class BatchedLanes:
                     raise ConfigError(f"{entity!r}, {what}: {error}{hint}") from error
         mask_sizes, possible = first.mask_sizes, list(map(spaces.mask_size, first.action_spaces))
         if any(size and not known for known, size in zip(mask_sizes, possible, strict=True)):
-            infos = first.reset(seed, None).infos
+            try:
+                infos = first.reset(seed, None).infos
+            except (ConfigError, GameError) as error:
+                raise self._from(error, "reset", 0) from error
             mask_sizes = tuple(
                 known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
                 for known, size, info in zip(mask_sizes, possible, infos, strict=True)
@@ -85,11 +88,15 @@ class BatchedLanes:
     def reset(self, lanes: Flags, seeds: Seeds = None, options: ResetOptions = None) -> Frame:
         """Begins an episode in the lanes of the mask; `options` are passed to each of them."""
         infos = self._no_infos()
-        for lane in np.flatnonzero(lanes).tolist():
-            seed = None if seeds is None else seeds[lane]
-            lane_step = self._games[lane].reset(None if seed is None else int(seed), options)
-            self._ended[lane] = False
-            infos[lane] = self._put(lane, lane_step)
+        lane = 0
+        try:
+            for lane in np.flatnonzero(lanes).tolist():
+                seed = None if seeds is None else seeds[lane]
+                lane_step = self._games[lane].reset(None if seed is None else int(seed), options)
+                self._ended[lane] = False
+                infos[lane] = self._put(lane, lane_step)
+        except (ConfigError, GameError) as error:
+            raise self._from(error, "reset", lane) from error
         self._note_ends()
         return self._frame(infos)
 
@@ -99,17 +106,21 @@ class BatchedLanes:
         rewards = np.zeros(shape)
         terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         infos = self._no_infos()
-        for lane in self._playing:
-            acts = self._active[lane].tolist()
-            columns = zip(self.interface.action_spaces, actions, acts, strict=True)
-            lane_step = self._games[lane].step(
-                [spaces.row(space, batch, lane) if active else None for space, batch, active in columns]
-            )
-            infos[lane] = self._put(lane, lane_step)
-            rewards[lane] = self._numbers(lane, lane_step.rewards)
-            terminated[lane], truncated[lane] = lane_step.terminated, lane_step.truncated
-            if lane_step.over:
-                truncated[lane] |= ~terminated[lane]
+        lane = 0
+        try:
+            for lane in self._playing:
+                acts = self._active[lane].tolist()
+                columns = zip(self.interface.action_spaces, actions, acts, strict=True)
+                lane_step = self._games[lane].step(
+                    [spaces.row(space, batch, lane) if active else None for space, batch, active in columns]
+                )
+                infos[lane] = self._put(lane, lane_step)
+                rewards[lane] = self._numbers(lane, lane_step.rewards)
+                terminated[lane], truncated[lane] = lane_step.terminated, lane_step.truncated
+                if lane_step.over:
+                    truncated[lane] |= ~terminated[lane]
+        except (ConfigError, GameError) as error:
+            raise self._from(error, "step", lane) from error
         if np.count_nonzero(self._ended):  # an end is reported once
             for column in (rewards, terminated, truncated):
                 column[self._ended] = 0
@@ -128,6 +139,16 @@ class BatchedLanes:
             frame = frame._replace(final_masks=final)
         return Step(frame, rewards, terminated, truncated)
 
+    def _from(self, error: ArenaError, call: str, lane: int) -> ArenaError:
+        """An error about what a game has returned, with the method, its file and line, and the lane."""
+        where = self._games[0].where(call)
+        if isinstance(error, ConfigError):
+            return ConfigError(error.message + where, path=error.path)
+        assert isinstance(error, GameError), "no other error is about what a game returns"
+        return GameError(
+            f"{error.found}; from {call}(){where}", entity=error.entity, lane=lane if error.lane is None else error.lane
+        )
+
     def _note_ends(self) -> None:
         """Updates `_playing`, after episodes have begun or ended: most ticks change nothing."""
         self._playing = np.flatnonzero(~self._ended.all(axis=1)).tolist()
@@ -137,6 +158,8 @@ class BatchedLanes:
         self._active[lane] = lane_step.active
         for entity, observation in enumerate(lane_step.observations):
             if observation is None:
+                if lane_step.active[entity]:
+                    raise self._wrong("the observation None; expected one, as it acts next", lane, entity)
                 continue
             space, ragged = self.interface.observation_spaces[entity], self._ragged[entity]
             if ragged and isinstance(space, UnitSpace):
@@ -173,23 +196,24 @@ class BatchedLanes:
                 leaf[lane] = array
         infos = []
         for entity, (info, mask) in enumerate(zip(lane_step.infos, self._masks, strict=True)):
-            if isinstance(info, dict):  # others are refused by the validator
-                info = copied(info)  # the game may change it in place, in another lane too
-                if mask is not None and MASK not in info:
-                    over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
-                    if lane_step.active[entity] and not (over or self._ended[lane, entity]):
-                        warn_no_mask(self.interface.entities[entity])
-                    mask[lane] = 1
-                elif mask is not None:
-                    from_info = _array(info.pop(MASK))
-                    fits = from_info.shape == mask.shape[1:] and from_info.dtype.kind in "biuf"
-                    if fits:
-                        with np.errstate(invalid="ignore"):
-                            mask[lane] = from_info
-                        fits = from_info.dtype == mask.dtype or not np.count_nonzero(mask[lane] != from_info)
-                    if not fits:
-                        found = f"the action mask {str(from_info)[:80]} of shape {from_info.shape}"
-                        raise self._wrong(f"{found}; expected {mask.shape[1:]} of 0 and 1", lane, entity)
+            if not isinstance(info, dict):
+                raise self._wrong(f"a {type(info).__name__} as its info; expected a dict", lane, entity)
+            info = copied(info)  # the game may change it in place, in another lane too
+            if mask is not None and MASK not in info:
+                over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
+                if lane_step.active[entity] and not (over or self._ended[lane, entity]):
+                    warn_no_mask(self.interface.entities[entity])
+                mask[lane] = 1
+            elif mask is not None:
+                from_info = _array(info.pop(MASK))
+                fits = from_info.shape == mask.shape[1:] and from_info.dtype.kind in "biuf"
+                if fits:
+                    with np.errstate(invalid="ignore"):
+                        mask[lane] = from_info
+                    fits = from_info.dtype == mask.dtype or not np.count_nonzero(mask[lane] != from_info)
+                if not fits:
+                    found = f"the action mask {str(from_info)[:80]} of shape {from_info.shape}"
+                    raise self._wrong(f"{found}; expected {mask.shape[1:]} of 0 and 1", lane, entity)
             infos.append(info)
         return infos
 

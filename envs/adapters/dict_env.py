@@ -23,7 +23,7 @@ from arena.errors import ConfigError, GameError
 from arena.game.context import begin
 from arena.game.spaces import no_op
 from envs.adapters.agents import AgentGame
-from envs.adapters.lane import LaneStep
+from envs.adapters.lane import LaneStep, flag
 
 ALL = "__all__"  # the flag of all agents that are left
 _OF_STEP = "obs, rewards, terminateds, truncateds, infos (or obs, rewards, dones, infos)"
@@ -102,9 +102,9 @@ class DictGame(AgentGame):
         terminated, truncated = {}, {}
         for agent in self.agents:
             if agent not in self.ended:
-                ends = [bool(ends.get(agent, False)) for ends in (terminateds, truncateds)]
+                ends = [flag(ends.get(agent, False)) for ends in (terminateds, truncateds)]
                 if not any(ends):
-                    ends = [bool(ends.get(ALL, False)) for ends in (terminateds, truncateds)]
+                    ends = [flag(ends.get(ALL, False)) for ends in (terminateds, truncateds)]
                 terminated[agent], truncated[agent] = ends
         self.ended.update(agent for agent in terminated if terminated[agent] or truncated[agent])
         self._turn = [agent for agent in present if agent not in self.ended]

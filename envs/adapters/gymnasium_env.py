@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.spaces import Space, Tuple
 
 from arena.errors import ConfigError
-from envs.adapters.lane import LaneGame, LaneStep, check_reset, returned, several_agents
+from envs.adapters.lane import LaneGame, LaneStep, check_reset, flag, returned, several_agents
 
 _OF_RESET = ("observation", "info")
 _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -48,8 +48,8 @@ class GymnasiumGame(LaneGame):
             _refuse_unpacked(error)
             raise
         observation, reward, terminated, truncated, info = returned(self._env, "step", result, _OF_STEP)
-        over = bool(terminated or truncated)
-        return LaneStep((observation,), (not over,), (info,), (reward,), (terminated,), (truncated,))
+        ends = flag(terminated), flag(truncated)
+        return LaneStep((observation,), (not any(ends),), (info,), (reward,), ends[:1], ends[1:])
 
 
 def _refuse_unpacked(error: Exception) -> None:

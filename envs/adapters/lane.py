@@ -9,6 +9,7 @@ and that lanes that are over are not stepped.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,9 +18,10 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, GameError
 from arena.game.api import Info
 from arena.game.context import ARGUMENTS, taken_by
+from arena.registry import where_defined
 
 _WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
 
@@ -47,6 +49,21 @@ class LaneGame(ABC):
 
     def __init__(self, env: Any) -> None:
         self._env = env
+        inner = getattr(env, "unwrapped", env)
+        for name, args, named in (("reset", (), taken_by(inner)), ("step", ({},), ())):
+            try:
+                inspect.signature(getattr(inner, name)).bind(*args, **dict.fromkeys(named))
+            except TypeError as error:
+                form = "reset(self, *, seed=None, options=None)" if named or name == "reset" else "step(self, actions)"
+                raise ConfigError(
+                    f"{name}() of {type(inner).__name__}: {error}; expected {form}{self.where(name)}"
+                ) from error
+            except (AttributeError, ValueError):  # made at its first call; a compiled method tells no signature
+                continue
+
+    def where(self, method: str) -> str:
+        """Where the game's class defines a method, as ` (file, line n)`."""
+        return where_defined(type(getattr(self._env, "unwrapped", self._env)), method)
 
     @abstractmethod
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
@@ -75,6 +92,16 @@ class LaneGame(ABC):
             self._env.close()
 
 
+def flag(value: Any) -> bool:
+    """A flag of the game as a bool; raises `GameError` for what is none, such as None or a text."""
+    if value is True or value is False:
+        return value
+    found = np.asarray(value)
+    if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
+        raise GameError(f"{value!r:.80} as the flag of an end; expected true or false, for each entity")
+    return bool(found.item())
+
+
 def returned(env: Any, call: str, result: Any, names: Sequence[str], remedy: str = "") -> Sequence[Any]:
     """What `reset` or `step` (`call`) of a game returned; `remedy` is by default that for games before Gymnasium 0.26.
 
@@ -99,6 +126,7 @@ def check_reset(env: Any) -> None:
             raise ConfigError(
                 f"reset() of {type(env).__name__} takes no {' and no '.join(missing)}; expected "
                 "reset(self, *, seed=None, options=None), and random numbers that come from the seed"
+                f"{where_defined(type(env), 'reset')}"
             )
         wraps = any(f"{base.__module__}.{base.__name__}".startswith(_WRAPPERS) for base in type(env).__mro__)
         if not getattr(type(env).reset, "__module__", "").startswith(("gymnasium.", "pettingzoo.")):

@@ -20,10 +20,10 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, GameError
 from arena.game.context import begin
 from arena.game.spaces import no_op
-from envs.adapters.lane import LaneGame, LaneStep, returned
+from envs.adapters.lane import LaneGame, LaneStep, flag, returned
 
 TRUNCATED = "TimeLimit.truncated"
 _OF_STEP = ("observations", "rewards", "done", "infos")
@@ -70,11 +70,14 @@ class ListGame(LaneGame):
             for space, action in zip(self.action_spaces, actions, strict=True)
         ]
         observations, rewards, done, infos = returned(self._env, "step", self._env.step(joint), _OF_STEP, _REMEDY)
-        ended = [bool(done)] * len(joint) if np.ndim(done) == 0 else [bool(one) for one in done]
+        ended = [flag(done)] * len(joint) if np.ndim(done) == 0 else [flag(one) for one in done]
         parts = {"observations": observations, "rewards": rewards, "infos": infos, "values of done": ended}
         for what, part in parts.items():
             self._per_entity(what, part)
-        cut = [over and bool(info.get(TRUNCATED)) for over, info in zip(ended, infos, strict=True)]
+        cut = [
+            over and isinstance(info, Mapping) and bool(info.get(TRUNCATED))
+            for over, info in zip(ended, infos, strict=True)
+        ]
         self._done = [before or now for before, now in zip(self._done, ended, strict=True)]
         return LaneStep(
             observations=observations,
@@ -89,9 +92,10 @@ class ListGame(LaneGame):
         try:
             count = len(values)
         except TypeError:  # such as one float
-            raise ValueError(f"the game gave {values!r:.80} as {what}; expected a list, one per entity") from None
+            raise GameError(f"{values!r:.80} as {what}; expected a list, one per entity") from None
         if count != len(self.entities):
-            raise ValueError(f"the game gave {count} {what} for {len(self.entities)} entities")
+            found = f"a {type(values).__name__} of {count} {what} for {len(self.entities)} entities"
+            raise GameError(f"{found}; expected a list, one per entity")
         return values
 
     def render(self) -> NDArray[np.uint8] | None:

@@ -40,6 +40,9 @@ class ObservationLane(LaneGame):
         ]
         self._shown: list[Batch | None] = [None] * len(game.entities)  # None: the entity's last one was a sample
 
+    def where(self, method: str) -> str:
+        return self._env.where(method)  # type: ignore[no-any-return]
+
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         self._shown = [None] * len(self.entities)
         return self._as_samples(self._env.reset(seed, options))

@@ -13,7 +13,7 @@ from typing import Any
 from arena.errors import ConfigError, ProtocolError
 from arena.game.arrays import copied
 from envs.adapters.agents import PettingZooGame
-from envs.adapters.lane import LaneStep, check_reset
+from envs.adapters.lane import LaneStep, check_reset, flag
 
 
 class AECGame(PettingZooGame):
@@ -39,8 +39,8 @@ class AECGame(PettingZooGame):
         env.step(actions[self.index[env.agent_selection]])
         self._check_mappings()
         rewards = copied(env.rewards)
-        terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
-        truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
+        terminated = {agent: flag(env.terminations[agent]) for agent in env.agents}
+        truncated = {agent: flag(env.truncations[agent]) for agent in env.agents}
         looked = self._look(agent for agent in env.agents if terminated[agent] or truncated[agent])
         for left in range(len(env.agents), -1, -1):  # each ended agent leaves `agents` by one step with None
             if not env.agents or not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
@@ -57,7 +57,7 @@ class AECGame(PettingZooGame):
     def _check_mappings(self) -> None:
         """Checks that the game's mappings have its agents, after a reset or the step of the agent that was to move."""
         env = self._env
-        present = self.known("`agents`", dict.fromkeys(env.agents))
+        present = self.present()
         for what in ("rewards", "terminations", "truncations", "infos"):
             values = getattr(env, what, None)
             if values is None:

@@ -26,7 +26,7 @@ class ParallelGame(PettingZooGame):
         result = self._env.reset(seed=seed, options=None if options is None else dict(options))
         observations, infos = returned(self._env, "reset", result, _OF_RESET)
         self.ended, self._flagged = set(), set()
-        present = self.known("`agents`", dict.fromkeys(self._env.agents))
+        present = self.present()
         self.complete("observations", observations, present)
         return self.lane_step(set(present), observations, {}, {}, {}, infos, over=not present)
 
@@ -38,7 +38,7 @@ class ParallelGame(PettingZooGame):
             joint[agent] = no_op(self.action_spaces[index]) if actions[index] is None else actions[index]
         result = returned(self._env, "step", self._env.step(joint), _OF_STEP)
         observations, rewards, terminated, truncated, infos = result
-        present = self.known("`agents`", dict.fromkeys(self._env.agents))
+        present = self.present()
         acted = [agent for agent in joint if agent not in self._flagged]
         for what, values in zip(_OF_STEP[1:4], result[1:4], strict=True):
             self.complete(what, values, acted)

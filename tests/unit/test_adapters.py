@@ -722,22 +722,57 @@ def test_a_list_of_dones_ends_each_entity_once() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (([1], [1.0, -1.0], False, [{}, {}]), "1 observations for 2 entities"),
+        ((np.ones(1), [1.0, -1.0], False, [{}, {}]), "a ndarray of 1 observations for 2 entities; expected a list"),
+        (([1], [1.0, -1.0], False, [{}, {}]), "a list of 1 observations for 2 entities"),
+        (([1, None], [1.0, -1.0], False, [{}, {}]), "the observation None; expected one"),
         (([1, 1], [1.0], False, [{}, {}]), "1 rewards for 2 entities"),
+        (([1, np.ones(1, np.float32)], [1.0, None], False, [{}, {}]), "the reward None; expected a number"),
         (([1, 1], 1.0, False, [{}, {}]), "1.0 as rewards; expected a list, one per entity"),
         (([1, 1], [1.0, -1.0], False, [{}, {}, {}]), "3 infos for 2 entities"),
+        (([1, np.ones(1, np.float32)], [1.0, -1.0], False, [{}, None]), "a NoneType as its info; expected a dict"),
+        (([1, np.ones(1, np.float32)], [1.0, -1.0], True, [{}, None]), "a NoneType as its info; expected a dict"),
         (([1, 1], [1.0, -1.0], [True], [{}, {}]), "1 values of done for 2 entities"),
+        (([1, 1], [1.0, -1.0], None, [{}, {}]), "None as the flag of an end; expected true or false"),
+        (([1, 1], [1.0, -1.0], ["no", False], [{}, {}]), "'no' as the flag of an end"),
     ],
 )
-def test_a_list_of_the_wrong_length_is_named(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_does_not_fit_is_named_with_its_method(
+    answer: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = adapt(Pennies, {}, 1)
     env.reset(ONE)
-    monkeypatch.setattr(Pennies, "step", lambda self, actions: answer)
-    with pytest.raises(ValueError, match=f"the game gave {message}"):
+    step = lambda self, actions: answer  # noqa: E731
+    monkeypatch.setattr(Pennies, "step", step)
+    with pytest.raises(GameError, match=rf"^the game gave .*in lane 0 .*{message}") as caught:
         env.step([np.array([1]), np.array([3])])
+    assert str(caught.value).endswith(f"; from step() ({__file__}, line {step.__code__.co_firstlineno})")
     monkeypatch.setattr(Pennies, "reset", lambda self: [0])
-    with pytest.raises(ValueError, match="the game gave 1 observations for 2 entities"):
+    with pytest.raises(GameError, match=r"1 observations for 2 entities; .* from reset\(\) \(.*test_adapters.py, line"):
         env.reset(ONE)
+
+
+@pytest.mark.parametrize(
+    ("method", "function", "message"),
+    [
+        ("step", lambda self: None, r"step\(\) of Pennies: too many positional .*expected step\(self, actions\)"),
+        ("reset", lambda self, level: None, r"reset\(\) of Pennies: missing a required argument: 'level'; expected"),
+    ],
+)
+def test_a_method_that_cannot_be_called_is_named_with_its_line(
+    method: str, function: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pennies, method, function)
+    with pytest.raises(ConfigError, match=rf"{message}.* \(.*test_adapters.py, line \d+\)$"):
+        adapt(Pennies, {}, 1)
+
+
+@pytest.mark.parametrize("ends", [(None, False), (False, {}), ("x", False), (2, False), (np.zeros(2, np.bool_), False)])
+def test_flags_that_are_no_truth_values_are_refused(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = adapt(Ticking, {}, 1)
+    env.reset(ONE)
+    monkeypatch.setattr(Ticking, "step", lambda self, action: (self.observation_space.sample(), 0.0, *ends, {}))
+    with pytest.raises(GameError, match="as the flag of an end; expected true or false"):
+        env.step([np.array([0])])
 
 
 def test_optional_parts_of_the_list_interface_are_used() -> None:

@@ -71,7 +71,10 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [  # code, observation space
     ("bad_observation", NESTED, {"observation": {"near": seen(1), "far": 1.5}}, "far"),
     ("bad_observation", Discrete(4), {"observation": 4}, "hero"),
     ("bad_observation", Discrete(4), {"observation": -1}, "hero"),
-    *(("bad_reward", Discrete(4), {"reward": it}, "") for it in (math.nan, math.inf, "1.5", None, [1.0, 2.0], 10**400)),
+    *(
+        ("bad_reward", Discrete(4), {"reward": it}, "")
+        for it in (math.nan, math.inf, 1e300, "1.5", None, [1.0, 2.0], 10**400)
+    ),
     *(("bad_mask", Discrete(4), {"mask": it}, "") for it in ([0, 0, 0], [1, 1], [1, 2, 0], [0.5, 1, 1], [[1], [1, 2]])),
     ("bad_mask", Discrete(4), {"mask": [0, 0, 0]}, "the mask of 'hero' has no allowed action"),
     *(("bad_action", Discrete(4), {"given": it}, "") for it in (3, -1, 0.5, "one", np.zeros(2, int))),
@@ -111,7 +114,8 @@ def test_rows_are_refused_together() -> None:
     rows = np.array([0, 1])
     right, bad = np.zeros((2, 2), np.float32), np.array([[0, 0], [0, np.inf]], np.float32)
     assert code_of(table.ask_rows, rows, 0, bad, rewards=rewards) == "bad_observation"
-    assert code_of(table.ask_rows, rows, 0, right, rewards=np.array([0, np.nan])) == "bad_reward"
+    for wrong in (np.nan, 1e300):
+        assert code_of(table.ask_rows, rows, 0, right, rewards=np.array([0, wrong])) == "bad_reward"
     assert code_of(table.ask_rows, rows, 0, right, rewards=rewards, given=np.array([1, 3])) == "bad_action"
     masks = np.array([[1, 1, 1], [0, 0, 0]])
     assert code_of(table.ask_rows, rows, 0, right, rewards=rewards, masks=masks) == "bad_mask"

@@ -71,7 +71,12 @@ REFUSED = [
     (datetime.date(2025, 1, 1), "of the class date"),
     (1j, "of the class complex"),
     (len, "of the class builtin_function_or_method"),
-    (lambda: None, "which the processes of a run cannot import"),
+    (lambda: None, "which a run cannot find by this name: it was made inside a function, or is a lambda"),
+    (
+        type("Made", (), {"__module__": __name__}),
+        f"{__name__} has no 'Made'; define it by `class` or `def` at a module",
+    ),
+    (type("Made", (), {"__module__": "__main__"}), "of __main__, which a run cannot find .*: __main__ has no 'Made'"),
     ({(1, 2): 3}, r"found the key \(1, 2\)"),
     ("\ud800", "half of a surrogate pair"),
     (holds_itself, "a part of it holds itself"),

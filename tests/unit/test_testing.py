@@ -80,6 +80,7 @@ BREACHES: dict[str, Callable[[Step], Step]] = {
     "expected an array float64": changed(rewards=lambda step: step.rewards.astype(np.float32)),
     "step.terminated is": changed(terminated=lambda step: step.terminated[0]),
     "must be finite": changed(rewards=lambda step: step.rewards * np.nan),
+    "numbers that float32 holds": changed(rewards=lambda step: step.rewards + 1e300),
     "had ended got a reward": changed(rewards=lambda step: step.rewards + 1),
     "ended twice": changed(terminated=lambda step: ~step.frame.active),
     "has ended is active": framed(active=lambda frame: np.ones_like(frame.active)),

@@ -215,13 +215,21 @@ def test_errors_of_own_code_name_key_file_and_line(
     ("policy", "game", "words"),
     [
         (scripted("fraction"), {}, r"policies.blue.options.function: .*the value 0.5 .*for Discrete\(3\)"),
-        (own("save", "Savers"), {}, r"policies.blue.algorithm: .*state\['kept'\]: a PosixPath cannot be kept"),
+        (
+            own("save", "Savers"),
+            {},
+            rf"policies.blue.algorithm: .*state\['kept'\]: a PosixPath cannot be kept .*{line_of('def state_dict')}\)$",
+        ),
         (
             own("list", "Savers"),
             {},
-            r"policies.blue.algorithm: .*the state is \[1\], a list; state_dict\(\) returns a dict",
+            rf"policies.blue.algorithm: .*the state is .*, a list; .* a dict \(.*, line {line_of('def state_dict')}\)$",
         ),
-        (own("no actor", "Savers"), {}, r"policies.blue.algorithm: .*actor\(\) returned None; it returns a function"),
+        (
+            own("no actor", "Savers"),
+            {},
+            rf"policies.blue.algorithm: .*actor\(\) returned None; .*, line {line_of('def actor')}\)$",
+        ),
         (
             scripted("hidden"),
             {},
@@ -261,6 +269,21 @@ def test_first_ticks_are_played_and_leave_nothing(
     assert told in command("check", write(policy, **match)).out
     assert {path.name for path in Path().iterdir()} == {"match.yaml", "temporary"}
     assert not list(Path("temporary").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (
+            17,
+            "minibatch_size: 17 is more than the 16 samples that a worker collects per update (n_steps x rows)",
+        ),
+        (16, ""),
+    ],
+)
+def test_check_warns_of_a_minibatch_larger_than_a_rollout(size: int, told: str, command: Command) -> None:
+    said = command("check", write(policy_of("ppo", **ROLLOUT | {"minibatch_size": size}), copies=2)).out
+    assert ("minibatch_size: " in said, told in said) == (bool(told), True), said
 
 
 def test_check_says_which_games_are_not_played(command: Command) -> None:

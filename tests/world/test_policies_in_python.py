@@ -131,6 +131,8 @@ def test_one_policy_remembers_each_entity_apart(name: str, options: dict[str, An
     expected = [[own[place].act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
     found = [[shared.act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
     assert found == expected
+    with pytest.raises(ValueError, match=rf"^'blue_O' has no memory to forget; .*known: {', '.join(ENTITIES)}$"):
+        shared.reset(entity="blue_O")
     shared.reset(entity=names[0])
     assert shared.act(seen[0][0], entity=names[0]) == expected[0][0], "its episode begins"
     with pytest.raises(ValueError, match=f"of one observation of entity {names[0]!r}, and got a batch of 4;"):

@@ -351,7 +351,7 @@ def test_classes_stand_for_their_names(tmp_path: Path) -> None:
     assert arena.train(config, tmp_path / "run", ranks=1).finished
     assert parse_experiment({"run": config}).config.run == yaml.safe_load(config.to_yaml())
     for make in (local, lambda: None):
-        with pytest.raises(arena.ConfigError, match=r"envs\.g\.make: .*which the processes of a run cannot import"):
+        with pytest.raises(arena.ConfigError, match=r"envs\.g\.make: .*which a run cannot find by this name"):
             arena.train(made(envs={"g": arena.Env(make=make)}, **alone))
     with pytest.raises(arena.ConfigError, match=r"envs\.g\.kwargs\.kind: found .* arguments of games are data"):
         made(envs={"g": arena.Env(make=Lonely, kwargs={"kind": Lonely})}, **alone).to_yaml()
@@ -431,10 +431,12 @@ def test_numbers_of_numpy_are_those_of_the_file() -> None:
     assert type(found["policies"]["blue"]["options"]["minibatch_size"]) is int
 
 
-def test_class_of_another_program_is_told_as_such(tmp_path: Path) -> None:
+def test_class_that_the_program_does_not_have_is_named(tmp_path: Path) -> None:
     path = tmp_path / "other.yaml"
     path.write_text(made().to_yaml().replace("make: matrix", "make: '__main__:Mine'"))
-    with pytest.raises(arena.ConfigError, match=r"'__main__:Mine' is of another program, .* put it into a module"):
+    with pytest.raises(
+        arena.ConfigError, match=r"'__main__:Mine': this program has no 'Mine' at its top .* in a module"
+    ):
         arena.plan_run(path, ranks=1)
     with pytest.raises(arena.ConfigError, match=r"'__main__:Mine', a class of this program.* or use ranks=1"):
         arena.plan_run(path, ranks=2)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.arrays import is_finite, lost_value
+from arena.game.arrays import LARGEST, is_finite, lost_value
 from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, allows_some, flatten, is_ragged, leaves_of, take_rows
@@ -76,8 +76,9 @@ class StepValidator:
             raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
         if rewards.dtype != _FLOAT and (lost := lost_value(rewards, _FLOAT)) is not None:
             raise GameError(f"rewards with the value {lost}, which float64 does not hold")
-        for lane, entity in np.argwhere(~np.isfinite(rewards))[:1].tolist():
-            raise self._error(entity, f"the reward {rewards[lane, entity]}; expected a finite number", lane)
+        for lane, entity in np.argwhere(~(np.abs(rewards) <= LARGEST))[:1].tolist():
+            found = f"the reward {rewards[lane, entity]}; expected a finite number that float32 holds"
+            raise self._error(entity, found, lane)
         self.check_frame(step.frame, self._all_lanes, step.terminated | step.truncated)
 
     def describe_nonfinite_action(self, actions: Sequence[Any]) -> str:
@@ -99,7 +100,7 @@ class StepValidator:
             return False
         if rewards.dtype is not _FLOAT or not terminated.dtype is truncated.dtype is active.dtype is _BOOL:
             return False
-        if not is_finite(rewards):
+        if not np.vdot(rewards, rewards) <= LARGEST:  # then no square is infinite; NaN is not less
             return False
         base = None
         for entity, (observed, kind) in enumerate(zip(observations, self._kinds, strict=True)):

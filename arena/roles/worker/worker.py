@@ -113,7 +113,8 @@ class Worker:
             if self._spec.has_sizes and not self._policy.config.frozen:  # it may refuse so few ticks
                 rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
                 algorithm.sizes(self._options, rows=rows, ticks=run.plan.horizon, workers=len(learners))
-            self._algorithm = algorithm(self._env, self._group, ticks=run.plan.horizon, **self._options)
+            with registry.method_located(algorithm, "__init__"):
+                self._algorithm = algorithm(self._env, self._group, ticks=run.plan.horizon, **self._options)
         if (path := run.leg.restore.get(self._policy.name)) is not None:
             # The root of the group reads the checkpoint and broadcasts it.
             loaded = self._group.broadcast_object(self._checkpoints.load(path) if self._group.is_root else None)
@@ -121,7 +122,7 @@ class Worker:
             own = run.path in path.parents  # where this run was, and not what its `load` names
             came = "resumed" if run.resumed else "restored"  # in a later round or leg of a new run
             place, who = (self._path, f"{came} from {path}") if own else (f"{self._path}.load", str(path))
-            with located(path=place, who=who):
+            with located(path=place, who=who), registry.method_located(algorithm, "load_state_dict"):
                 self._algorithm.load_state_dict(loaded.state)
                 if self._run.tried and self._spec.saves and self._group.is_root:
                     self._tell_what_is_not_loaded(loaded.state)
@@ -208,10 +209,12 @@ class Worker:
         calls.clear()  # count the calls of `run` only
         self._endpoint.tally(lambda: calls + requests)
         if self._saves and self._group.is_root and not self._run.leg.start:
-            self._checkpoints.save(self._algorithm.state_dict(), boundary=0)
+            self._save(0)
         returned = True
         if not self._has_left:
-            with suppress(BudgetReached), located(inside=self._path):
+            method = "actor" if self._policy.config.frozen else "run"
+            of_user = registry.method_located(type(self._algorithm), method)
+            with suppress(BudgetReached), located(inside=self._path), of_user:
                 returned = False
                 if not self._policy.config.frozen:
                     self._algorithm.run()
@@ -238,6 +241,10 @@ class Worker:
         # The parts refer to each other: memory and file descriptors would stay until garbage collection.
         vars(self).clear()
 
+    def _save(self, boundary: int) -> None:
+        with registry.method_located(type(self._algorithm), "state_dict"):
+            self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
+
     def _leave_group(self) -> int | None:
         """Leaves the group and returns the boundary of the newest checkpoint of this worker; None if it wrote none.
 
@@ -252,10 +259,10 @@ class Worker:
         boundary = self._ticks() if all(seat.over for seat in self._seats) else self._until
         first = next((rank for rank, worker in enumerate(self._policy.workers) if worker not in left), 0)
         if not group.is_root and (group.is_writer or group.rank == first):
-            self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
+            self._save(boundary)
         group.leave()
         if group.is_root and group.is_writer and first == 0:
-            self._checkpoints.save(self._algorithm.state_dict(), boundary=boundary)
+            self._save(boundary)
         # After `leave`, the root has received all samples of the other workers: see `AsyncSamples`.
         if self._spec.saves_worker:
             self._checkpoints.save_worker_state(self._algorithm.worker_state_dict(), boundary=boundary)
