@@ -105,6 +105,7 @@ class Run:
 
         Columns: `rank` in its `table`, `player`, `elo`, `low` and `high` (95 %), `games`, `wins`, `draws`, `losses`,
         `score` (points per game), `score_interval` (95 %), `table` and `scale`: `elo` of one scale can be compared.
+        Where they apply, `population`, and `began`: since when the record of a reset or copied policy counts.
 
         Args:
             at: the tick at which; None: the newest.

@@ -156,8 +156,9 @@ def write_samples(
             is the final observation; each other row is the observation of the next action.
 
     Raises:
-        ValueError: an episode lacks a column, is empty, has rows of different lengths or shapes, ends before its last
-            row, or does not end; the message says which.
+        ValueError: there is no episode; or one lacks a column, is empty, has rows of other lengths or shapes, values
+            that the space's dtype does not hold, or a `new_obs` that is not the next `obs`; or its last row alone does
+            not end it. The message says which.
         ConfigError: the folder holds samples already.
         WriteError: the folder cannot be written.
     """

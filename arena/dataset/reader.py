@@ -228,7 +228,7 @@ class MatchSamples:
 
 @dataclass(frozen=True)
 class Samples:
-    """The recorded samples of a run."""
+    """The recorded samples of a run; `ConfigError`: a part is damaged, or a policy that is named did not play."""
 
     path: Path  # of the samples
     matches: tuple[MatchSamples, ...]  # of all rounds

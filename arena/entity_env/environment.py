@@ -48,7 +48,7 @@ class Observation:
         truncated: the episode has ended from outside, such as by a time limit; no need for `done` then.
 
     Raises:
-        ValueError: both `entities` and `features`.
+        ValueError: `features` or `ids` beside `entities`, or a tuple in `entities` other than `(features, ids)`.
     """
 
     __slots__ = (

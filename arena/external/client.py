@@ -151,7 +151,7 @@ class PolicyClient:
     def start_episode(
         self, episode_id: str | None = None, *, training_enabled: bool = True, entities: Sequence[str] | None = None
     ) -> str:
-        """See `ExternalEnv.start_episode`; waits for a free slot for at most `timeout_s`."""
+        """See `ExternalEnv.start_episode`; without a free slot in `timeout_s`, it raises `no_slot` or `not_ready`."""
         name = uuid.uuid4().hex if episode_id is None else episode_id
         if not isinstance(name, str) or not name.isascii() or not name.isprintable() or " " in name:
             raise ExternalError("bad_body", f"the id {name!r}: expected 1 to 256 visible ASCII characters")

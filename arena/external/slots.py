@@ -108,8 +108,8 @@ class Counts:
     lost: int = 0
     lost_by: dict[str, int] = field(default_factory=dict)  # the same by reason
     refused: int = 0
-    asks: int = 0
-    given: int = 0
+    asks: int = 0  # requests for an action
+    given: int = 0  # actions that games have chosen themselves
     void: int = 0
     ticks: int = 0
     empty_ticks: int = 0
@@ -507,7 +507,7 @@ class Slots:
         ended = self._terminated | self._truncated | absent
         counts.ticks += 1
         counts.empty_ticks += not (asks.any() or ended.any())
-        counts.asks += int(np.count_nonzero(asks))
+        counts.asks += int(np.count_nonzero(asks & ~given))
         counts.given += int(np.count_nonzero(given))
         counts.asking += int(np.count_nonzero(asks.any(axis=1)))
         observations, masks = [one.batch for one in self._observations], [one.mask for one in self._observations]
@@ -581,7 +581,7 @@ class Slots:
         again = self._shown & goes_on
         self._asks |= again
         self._infos.update({row: info for row, info in self._shown_infos.items() if again[row]})
-        self.counts.asks -= int(np.count_nonzero(again))
+        self.counts.asks -= int(np.count_nonzero(again & ~self._given))
         self.counts.given -= int(np.count_nonzero(again & self._given))
         self.counts.asking -= int(np.count_nonzero(again.any(axis=1)))
         self._given &= self._asks

@@ -134,8 +134,9 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, 
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
-        text = f"{(origin or Origin()).blame(error)}{f' ({who})' if several_hosts else ''}"
-        return Failed(who, text, MISTAKE, logs_useless=True)
+        mistake = (origin or Origin()).blame(error)
+        text = f"{mistake}{f' ({who})' if several_hosts else ''}"
+        return Failed(who, text, MISTAKE, logs_useless=True, mistake=mistake)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), error.exit_code)
     if isinstance(error, (GameError, NotZeroSum)):

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from arena.diagnostics.profile import RoleProfile
-from arena.errors import ArenaError
+from arena.errors import ArenaError, ConfigError
 from arena.plan.plan import Plan, Role
 from arena.records.metrics import EpisodeRecord
 from arena.roles.run import Leg
@@ -135,6 +135,7 @@ class Failed:
     logs_useless: bool = False  # the message says everything: a mistake, or a wrong value of a game
     brief: str = ""  # the message without its traceback, if it has one
     key: str = ""  # of the configuration, whose game or policy has failed; empty: not known, or in the message
+    mistake: ConfigError | None = None  # that the message is of, with its place
 
 
 class RoleFailed(ArenaError):

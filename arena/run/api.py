@@ -237,7 +237,8 @@ class Listener(Output):
     def check(self, status: int) -> None:
         """Raises the error of a run that has ended with an exit status."""
         if status == MISTAKE:
-            raise ConfigError(self.failure)
+            mistake = None if self._failure is None else self._failure.mistake
+            raise mistake or ConfigError(self.failure)
         if status > 128:
             raise KeyboardInterrupt(status - 128)
         if status:

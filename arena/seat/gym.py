@@ -27,6 +27,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
 
     Raises:
         BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
+        ResetNeeded: from `step`, before the first `reset`, or after the end of an episode.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}

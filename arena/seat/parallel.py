@@ -22,6 +22,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
 
     Raises:
         BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
+        ResetNeeded: from `step`, before the first `reset`, or after the end of the last agent.
     """
 
     metadata: dict[str, Any] = {"name": "arena_seat", "render_modes": [], "is_parallelizable": True}

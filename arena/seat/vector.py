@@ -64,6 +64,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     Raises:
         BudgetReached: from `step`, and from a `reset` that needs a tick, after the last tick of the match's budget.
+        ResetNeeded: from `step`, before the first `reset`.
     """
 
     def __init__(self, seats: Sequence[SeatClient], *, rows: slice | None = None) -> None:
@@ -138,6 +139,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
         Raises:
             ProtocolError: this is one of several blocks, which can only be reset together.
+            ValueError: `reset_mask` is not bool [B], or a list of seeds has not one for each row.
         """
         if self._is_part:
             raise ProtocolError("a block cannot be reset alone: call reset() of the whole environment")

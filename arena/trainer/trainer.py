@@ -755,7 +755,7 @@ class _Silent(Output):
 def _error_of(failure: Failed) -> ConfigError | RunFailed:
     """The exception that a failure of a run is for a program."""
     if failure.exit_code == MISTAKE:
-        return ConfigError(failure.message)
+        return failure.mistake or ConfigError(failure.message)
     return RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
 
 

@@ -255,6 +255,19 @@ def test_empty_tick_is_formed_after_idle_tick_s_and_at_leg_end() -> None:
     assert (table.counts.ticks, table.counts.empty_ticks) == (2, 2)
 
 
+def test_counts_keep_requests_apart_from_given_actions() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a")
+    ask(table, 0, 0, seen(1, 1))
+    ask(table, 0, 1, seen(2, 1), given=1)
+    played(table)
+    assert (table.counts.asks, table.counts.given) == (1, 1)
+    ask(table, 0, 1, seen(3, 1), given=1)
+    assert table.form(at_once=True) is not None
+    table.cut()  # the action is shown again in the next leg
+    assert (table.counts.asks, table.counts.given) == (1, 1)
+
+
 def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     table, clock = timed(idle_s=10.0, answer_s=4.0)
     for name in "abc":

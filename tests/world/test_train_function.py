@@ -120,6 +120,14 @@ def test_a_mistake_is_raised_with_its_place_and_leaves_no_folder(tmp_path: Path)
     assert not (tmp_path / "run").exists()
 
 
+def test_mistake_found_after_the_plan_names_its_key(tmp_path: Path) -> None:
+    wrong = config(policies={"blue": {"algorithm": "ppo", "options": {"n_step": 16}}, "red": {"algorithm": "random"}})
+    for call in (partial(arena.train, run_dir=tmp_path / "run", ranks=1), arena.evaluate):
+        with pytest.raises(arena.ConfigError, match="n_steps") as caught:
+            call(wrong)
+        assert caught.value.path == "policies.blue.options.n_step"
+
+
 def test_a_failure_of_the_run_is_raised(tmp_path: Path) -> None:
     failing = {"blue": {"algorithm": "faulty_workers:FailsAtStep"}, "red": {"algorithm": "random"}}
     with pytest.raises(arena.RunFailed, match="blue"):

@@ -32,6 +32,7 @@ class Simulator:
         step_s: seconds until the driver must have answered.
 
     Raises:
+        ValueError: an unknown profile.
         UnsafeFile: there is no such file, or it is not a private file of this user.
         LayoutError: its header is wrong.
     """
