@@ -273,8 +273,10 @@ def test_any_sequence_is_a_list() -> None:
     assert planned(matches=deque([of_others])) == planned(matches=[match])
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
-def test_signal_ends_the_run_early_and_saves_it(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_signal_ends_the_run_early_saves_it_and_is_named(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupt(event: arena.Event) -> None:
         if event.kind == "progress":
             signal.raise_signal(signal.Signals[name])
@@ -282,6 +284,10 @@ def test_signal_ends_the_run_early_and_saves_it(name: str, tmp_path: Path) -> No
     result = arena.train(config(ticks=100_000), tmp_path / "run", ranks=1, on_event=interrupt)
     assert (result.finished, result.stopped_by) == (False, name)
     assert 0 < result.ticks < 100_000
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == [
+        f"{name} has ended the run at tick {result.ticks}; it is saved in {result.run_dir}, and train() returns"
+    ]
 
 
 def test_result_says_what_has_stopped_the_run(tmp_path: Path) -> None:
