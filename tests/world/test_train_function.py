@@ -429,6 +429,26 @@ def test_contradictions_of_objects_are_one_sentence_and_leave_nothing(
     assert tuple(capfd.readouterr()) == ("", "")
 
 
+@pytest.mark.parametrize("given", [None, 3, arena.Policy(algorithm="ppo")], ids=["None", "a number", "another struct"])
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        *((call, "a configuration: ") for call in (arena.train, arena.plan_run, arena.evaluate, arena.tournament)),
+        (arena.Trainer, "a configuration: "),
+        (lambda given: arena.tournament([given]), "a configuration: "),
+        *((call, "the path of a run folder") for call in (arena.open_run, arena.standings, arena.Trainer.restore)),
+        *((call, "RUN:POLICY@TICK, as ") for call in (arena.load_policy, arena.export)),
+        (arena.experiment.open_experiment, "the path of the folder of an experiment"),
+        (arena.experiment.Experiment.from_file, "the path of a YAML file"),
+        (lambda given: arena.experiment.run_experiments([given]), "the path of a YAML file"),
+    ],
+)
+def test_a_first_argument_of_a_wrong_type_is_told_what_is_expected(call: Any, expected: str, given: Any) -> None:
+    message = f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}"
+    with pytest.raises(arena.ConfigError, match=f"^{re.escape(message)}"):
+        call(given)
+
+
 def test_numbers_of_numpy_are_those_of_the_file() -> None:
     options = {**PPO["options"], "learning_rate": np.float32(0.5), "minibatch_size": np.int64(32)}
     policies = {"blue": arena.Policy(algorithm="ppo", options=options), "red": arena.Policy(algorithm="random")}
