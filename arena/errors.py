@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,12 +54,6 @@ class ConfigError(ArenaError):
     def __str__(self) -> str:
         where = ": ".join(part for part in (shown(self.source), self.path) if part)
         return f"{where}: {self.message}" if where else self.message
-
-
-def check_path(given: object, expected: str) -> None:
-    """Refuses what is no path, as a program may give."""
-    if not isinstance(given, (str, os.PathLike)):
-        raise ConfigError(f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}")
 
 
 def _rebuild(kind: type[ArenaError], attributes: dict[str, object], args: tuple[object, ...]) -> ArenaError:

@@ -18,8 +18,8 @@ from arena.config.matches import Match
 from arena.config.overrides import Override
 from arena.config.plain_data import from_python
 from arena.config.schema import Config
-from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, Origin, check_path, close_name
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import ConfigError, Origin, close_name
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:

@@ -25,8 +25,8 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from arena.config.load import load_data
-from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, check_path
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
 from arena.records import checksums

@@ -20,8 +20,8 @@ from arena import registry
 from arena.config import Config, load_config, load_with_origin
 from arena.config.matches import Match, policy_of, reseated
 from arena.config.schema import Policy
-from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, Origin, check_path, located, nearest
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import ConfigError, Origin, located, nearest
 from arena.league import rounds_file
 from arena.league.changes import with_newest_games
 from arena.records import boundary, checkpoint

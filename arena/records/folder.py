@@ -39,8 +39,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, check_path, parser_text, shown
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import ConfigError, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
 from arena.records.lock import RunLock
