@@ -18,6 +18,16 @@ from arena.errors import (
 )
 
 if TYPE_CHECKING:
+    from arena import callbacks as callbacks, dataset as dataset, entity_env as entity_env, errors as errors
+    from arena import (
+        experiment as experiment,
+        external as external,
+        game as game,
+        league as league,
+        records as records,
+        replay as replay,
+    )
+    from arena import serving as serving, testing as testing, trainer as trainer
     from arena.callbacks import Callback
     from arena.run.hub import export_hub
     from arena.config.league import Decided, Evolution, Gate, League, Perturb, Snapshots

@@ -18,7 +18,7 @@ from arena.config.matches import Match
 from arena.config.overrides import Override
 from arena.config.plain_data import from_python
 from arena.config.schema import Config
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, Origin, close_name
 
 
@@ -33,6 +33,7 @@ def load_with_origin(
     """Reads a file, or takes data that are in memory; the origin names the file or override in later errors."""
     if isinstance(config, (Config, Mapping)):
         return _parse(config, "", overrides)
+    check_path(config, "a configuration: the path of a YAML file, its contents, or an arena.Config")
     data = load_data(config)
     if data is None:
         text = "the file is empty; a configuration needs ticks, envs, policies and matches"
@@ -42,6 +43,7 @@ def load_with_origin(
 
 def load_data(path: str | Path) -> Any:
     """The plain data of a YAML file, unchecked; raises ConfigError if the file cannot be read, or is not YAML."""
+    check_path(path, "the path of a YAML file")
     path, source = Path(path), str(path)
     try:
         with anchored(path).open("rb") as file:

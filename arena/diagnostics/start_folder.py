@@ -12,12 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from arena.errors import Start
+from arena.errors import ConfigError, Start
 
 
 def anchored(path: Path | str) -> Path:
     """A path as an absolute one: a relative path is meant from the folder in which the arena was started."""
     return Path(Start.folder or os.getcwd(), path)
+
+
+def check_path(given: object, expected: str) -> None:
+    """Refuses what is no path, as a program may give."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise ConfigError(f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}")
 
 
 @contextmanager

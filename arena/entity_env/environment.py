@@ -122,7 +122,7 @@ class Environment(ABC):
         """The types of entities and their features."""
 
     @abstractmethod
-    def action_space(self) -> dict[str, ActionSpace]:
+    def action_space(self) -> Mapping[str, ActionSpace]:
         """The actions by name."""
 
     @abstractmethod

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from arena.config.load import load_data
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
@@ -141,6 +141,7 @@ class ExperimentFolder:
         Raises:
             ConfigError: it is not one, or a file of it was shortened, changed or lost after it was written.
         """
+        check_path(path, "the path of the folder of an experiment")
         folder = cls(path)
         refuse_links(folder.path, _NAMES)
         for part in (folder.path, folder.states):

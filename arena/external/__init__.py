@@ -27,6 +27,7 @@ from arena.external.slots import Answers, Ask, End, Slots
 from arena.external.thread import ExternalEnv
 
 if TYPE_CHECKING:
+    from arena.external import shared_memory as shared_memory
     from arena.external.actor import Actor, Agent, Forward, RemoteBuffer, RemoteModel
     from arena.external.client import PolicyClient
     from arena.external.poll import PollEnv, PollResult

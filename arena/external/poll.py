@@ -28,7 +28,7 @@ ALL = "__all__"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll without a result
 _MOST_REQUESTS = 64  # waiting requests of a game, per agent; with more, the environment is not polled
 
-ByAgent = Mapping[Hashable, Mapping[str, Any]]
+ByAgent = Mapping[Any, Mapping[str, Any]]
 """Values by game and agent: `{env_id: {agent: value}}`."""
 
 

@@ -20,7 +20,7 @@ from arena import registry
 from arena.config import Config, load_config, load_with_origin
 from arena.config.matches import Match, policy_of, reseated
 from arena.config.schema import Policy
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, Origin, located, nearest
 from arena.league import rounds_file
 from arena.league.changes import with_newest_games
@@ -60,6 +60,8 @@ class Source:
     @classmethod
     def of(cls, target: AnyConfig, overrides: Sequence[str] = ()) -> Source:
         """The source that a path, or a configuration made in Python, is; ConfigError: there is no such file or run."""
+        if not isinstance(target, (Config, Mapping)):
+            check_path(target, "a configuration: the path of a file or run folder, its contents, or an arena.Config")
         path = "" if isinstance(target, (Config, Mapping)) else str(target)
         folder = RunFolder.of_target(path) if path else None
         config, origin = load_with_origin(target if folder is None else folder.config, overrides)
@@ -128,6 +130,7 @@ class Source:
 
 def split(text: Path | str) -> tuple[str, str]:
     """The path of a run, and `POLICY@TICK`, of `RUN:POLICY@TICK`; the latter is empty where no policy is named."""
+    check_path(text, FORM)
     run, _, name = str(text).rpartition(":")
     # `os.path`: False also where no path can be so long
     return (run, name) if run and name and not os.path.exists(anchored(text)) else (str(text), "")

@@ -39,7 +39,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
@@ -134,6 +134,7 @@ class RunFolder:
         Raises:
             ConfigError: it is not one, or it holds a link.
         """
+        check_path(path, "the path of a run folder")
         folder = cls(Path(path))
         refuse_links(folder.path, NAMES)
         if not folder.config.is_file():

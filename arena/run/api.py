@@ -56,6 +56,7 @@ from arena.run.loop import run_single_process
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 
+_log = logging.getLogger(__name__)
 _IN_PROCESS = threading.RLock()  # held by the thread whose run is in this process
 _WAIT_SECONDS = 5.0  # for another thread that looks at a plan or computes an action
 
@@ -93,8 +94,8 @@ def train(
 ) -> RunResult:
     """Runs a configuration to its end.
 
-    The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread: it returns with
-    `finished` false. So ask for it before a loop over runs starts the next one.
+    The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread: it logs a warning and
+    returns with `finished` false and the signal in `stopped_by`. A loop over runs has to look at it.
 
     Args:
         config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration runs again.
@@ -153,6 +154,10 @@ def train(
     number = status - 128 if status > 128 else signal.SIGUSR1 if folder.requeue.exists() else None
     newest: dict[str, Any] = next(iter(read_results(folder.path)[-1:]), {})
     by_request = "callback" if number is None else signal.Signals(number).name
+    if number is not None:
+        _log.warning(
+            "%s has ended the run at tick %d; it is saved in %s, and train() returns", by_request, ticks, folder.path
+        )
     stopped_by = newest.get("stopped_by") if finished else by_request
     return RunResult(folder.path, finished, ticks, scores, stopped_by)
 

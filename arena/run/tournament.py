@@ -10,7 +10,7 @@ batch follow from the games before it, so a resumed tournament is the same as on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -156,7 +156,7 @@ def tournament(
     results, listener = list[TournamentResult](), Listener(None)
     labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
     entry = Entry(
-        [players] if isinstance(players, (Config, Mapping, Path, str)) else players,
+        players if isinstance(players, Sequence) and not isinstance(players, str) else [players],
         episodes=episodes,
         error=error,
         elo=elo,

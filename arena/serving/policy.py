@@ -45,7 +45,7 @@ Infos: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | NDArray[Any
 
 
 class Policy:
-    """A policy as it was at one checkpoint. Made by `load_policy`.
+    """A policy as it was at one checkpoint. Made by `load_policy`; `arena.Policy` is an entry of a configuration.
 
     Args:
         make: makes its algorithm for a number of rows.

@@ -258,7 +258,8 @@ class Trainer:
             BudgetReached: the run is over.
             ConfigError: a mistake of the user, also in a game or an algorithm; or the Trainer is closed.
             RunFailed: the run has failed; the Trainer is closed.
-            KeyboardInterrupt: Ctrl-C has ended the iteration; it was saved, and the next call goes on from there.
+            KeyboardInterrupt: Ctrl-C or, with ranks=1, SIGTERM has ended the iteration; it was saved, and the next call
+                goes on from there.
         """
         self._check_open()
         if self._interrupted:

@@ -113,6 +113,12 @@ class Counter:
 class Lengths(Callback):
     """Measures how long episodes are."""
 
+    def on_start(self, run: arena.callbacks.StartedRun) -> None:
+        assert not run.resumed
+
+    def on_next_round(self, league: arena.league.LeagueView) -> None:
+        assert "learner" in league.policies
+
     def on_episode(self, line: Mapping[str, Any]) -> None:
         self.measure(ticks=float(line["length"]))
 
@@ -197,7 +203,7 @@ def main(home: Path) -> int:
     games: arena.TournamentResult = arena.tournament(players, 48, run_dir=home / "games")
     best, elo = best_of(games.standings)
 
-    policy = arena.load_policy(f"{home / 'duel'}:new@last")
+    policy: arena.serving.Policy = arena.load_policy(f"{home / 'duel'}:new@last")
     action = policy.act(np.zeros(2, np.float32))
     try:
         arena.load_policy(f"{home / 'duel'}:missing")

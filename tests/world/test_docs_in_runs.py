@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import partial
@@ -156,6 +157,28 @@ def test_comparison_of_lines_can_fail() -> None:
     assert readme.missing(["won 5 % of 7 games"], "lost 12 % of 20 games") == ["won 5 % of 7 games"]
     assert readme.missing(["a", "a"], "a\nb") == ["a"]
     assert readme.missing(["a ... b", "a ... c"], "a 1 b\na 2 b") == ["a ... c"]
+
+
+@pytest.mark.slow
+def test_pyright_passes_the_code_of_every_page(tmp_path: Path) -> None:
+    roots = []
+    for number, page in enumerate(readme.PAGES.values()):
+        files = page.files()
+        code = {name: body for name, body in files.items() if name.endswith(".py")}
+        code["page.py"] = "\n".join(body for body in page.blocks("python") if body not in files.values())
+        roots.append({"root": str(number), "extraPaths": [str(readme.ROOT)]})
+        for name, body in code.items():
+            (tmp_path / str(number)).mkdir(exist_ok=True)
+            (tmp_path / str(number) / name).write_text(body, encoding="utf-8")
+    settings = {"typeCheckingMode": "standard", "reportUnusedExpression": False, "executionEnvironments": roots}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    pages = [*readme.PAGES]
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] >= len(pages)
+    wrong = [(pages[int(Path(one["file"]).parent.name)], one["message"]) for one in found["generalDiagnostics"]]
+    assert wrong == []
 
 
 def test_worker_of_the_readme_learns(tmp_path: Path) -> None:

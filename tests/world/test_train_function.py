@@ -281,8 +281,10 @@ def test_any_sequence_is_a_list() -> None:
     assert planned(matches=deque([of_others])) == planned(matches=[match])
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
-def test_signal_ends_the_run_early_and_saves_it(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_signal_ends_the_run_early_saves_it_and_is_named(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupt(event: arena.Event) -> None:
         if event.kind == "progress":
             signal.raise_signal(signal.Signals[name])
@@ -290,6 +292,10 @@ def test_signal_ends_the_run_early_and_saves_it(name: str, tmp_path: Path) -> No
     result = arena.train(config(ticks=100_000), tmp_path / "run", ranks=1, on_event=interrupt)
     assert (result.finished, result.stopped_by) == (False, name)
     assert 0 < result.ticks < 100_000
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == [
+        f"{name} has ended the run at tick {result.ticks}; it is saved in {result.run_dir}, and train() returns"
+    ]
 
 
 def test_result_says_what_has_stopped_the_run(tmp_path: Path) -> None:
@@ -429,6 +435,26 @@ def test_contradictions_of_objects_are_one_sentence_and_leave_nothing(
         assert "\n" not in str(caught.value)
     assert not [*tmp_path.iterdir()]
     assert tuple(capfd.readouterr()) == ("", "")
+
+
+@pytest.mark.parametrize("given", [None, 3, arena.Policy(algorithm="ppo")], ids=["None", "a number", "another struct"])
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        *((call, "a configuration: ") for call in (arena.train, arena.plan_run, arena.evaluate, arena.tournament)),
+        (arena.Trainer, "a configuration: "),
+        (lambda given: arena.tournament([given]), "a configuration: "),
+        *((call, "the path of a run folder") for call in (arena.open_run, arena.standings, arena.Trainer.restore)),
+        *((call, "RUN:POLICY@TICK, as ") for call in (arena.load_policy, arena.export)),
+        (arena.experiment.open_experiment, "the path of the folder of an experiment"),
+        (arena.experiment.Experiment.from_file, "the path of a YAML file"),
+        (lambda given: arena.experiment.run_experiments([given]), "the path of a YAML file"),
+    ],
+)
+def test_a_first_argument_of_a_wrong_type_is_told_what_is_expected(call: Any, expected: str, given: Any) -> None:
+    message = f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}"
+    with pytest.raises(arena.ConfigError, match=f"^{re.escape(message)}"):
+        call(given)
 
 
 def test_numbers_of_numpy_are_those_of_the_file() -> None:

@@ -185,20 +185,21 @@ def test_locked_folder_is_refused(tmp_path: Path) -> None:
         Trainer.restore(tmp_path / "nothing")
 
 
-def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_interrupted_iteration_is_saved_and_the_next_one_continues(name: str, tmp_path: Path) -> None:
     NOTES.clear()
 
     class Interrupts:
         def on_episode(self, line: Mapping[str, Any]) -> None:
             if line["episode"] == 3 and not NOTES:
                 NOTES.append("interrupted")
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.Signals[name])
 
     # An iteration lasts much longer than the half second in which the request arrives and the run is saved.
     every = 6000
     data = {"name": "test", **DUEL, "ticks": 2 * every, "checkpoint_every": every, "results": {"every": every}}
     with Trainer(data, run_dir=tmp_path / "run", callbacks=[Interrupts()]) as trainer:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match=name):
             trainer.train()
         assert trainer.train()["ticks"] == every
         assert trainer.train()["done"]
