@@ -47,7 +47,7 @@ class Rate:
             self._points[-1] = (now, ticks)
         else:
             self._points.append((now, ticks))
-        while len(points := self._points) > 2 and RATE_WINDOW <= max(now - points[1][0], points[1][0] - points[0][0]):
+        while len(points := self._points) > 2 and max(now - points[1][0], points[1][0] - points[0][0]) >= RATE_WINDOW:
             points.popleft()  # too old, or before a pause, such as that of a game that runs elsewhere
 
     @property
