@@ -65,7 +65,7 @@ def load_data(path: str | Path) -> Any:
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong); convert it", source=source) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise ConfigError(f"cannot be read: {error}", source=source) from error
+        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', error)}", source=source) from error
     data = yaml.load(text, source=source)
     return _without_removed(data, "") if text.startswith(yaml.WRITTEN) else data
 

@@ -258,6 +258,8 @@ def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "duel.yaml").write_text("")
     with pytest.raises(ConfigError, match=r"duell\.yaml: there is no such file; did you mean 'duel\.yaml'\?"):
         load_config(tmp_path / "duell.yaml")
+    with pytest.raises(ConfigError, match=r"duel\.yaml/x: cannot be read: Not a directory$"):
+        load_config(tmp_path / "duel.yaml" / "x")
 
 
 @pytest.mark.parametrize(
