@@ -85,6 +85,7 @@ setup(
         "jax": ["jax>=0.4.36", "pgx>=2.6"],  # games in JAX
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "board": ["starlette>=0.40,<2", "uvicorn>=0.30,<1"],  # `arena board`
+        "analysis": ["pandas>=2.2", "polars>=1.0", "matplotlib>=3.8"],  # tables and curves of runs in Python
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "wandb": ["wandb>=0.17"],  # the logger of this name
         "mlflow": ["mlflow-skinny>=3", "sqlalchemy>=2", "alembic>=1.10"],  # likewise; the last two: databases

@@ -61,11 +61,13 @@ def load_data(path: str | Path) -> Any:
         known = f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
         raise ConfigError(f"there is no such file{known}", source=source) from error
     except IsADirectoryError as error:
-        raise ConfigError("is a directory; name a YAML file", source=source) from error
+        config = path / "config.yaml"
+        hint = f", as {config}; `--resume --run-dir {path}` goes on with its run" if anchored(config).is_file() else ""
+        raise ConfigError(f"is a directory; name a YAML file{hint}", source=source) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=source) from error
+        raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong); convert it", source=source) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise ConfigError(f"cannot be read: {error}", source=source) from error
+        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', error)}", source=source) from error
     data = yaml.load(text, source=source)
     return _without_removed(data, "") if text.startswith(yaml.WRITTEN) else data
 

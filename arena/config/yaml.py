@@ -83,6 +83,7 @@ def load(text: str, *, source: str) -> Any:
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
+        problem += "; indent by spaces, not by tabs" if r"'\t'" in problem else ""
         raise _at_mark(problem, error.problem_mark or error.context_mark, text, source) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {' '.join(str(error).split())}", source=source) from error

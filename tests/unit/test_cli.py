@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -468,6 +469,20 @@ def test_version_equals_the_distributions(capsys: pytest.CaptureFixture[str]) ->
     declared = re.search(r'version="(.*)"', (Path(__file__).resolve().parents[2] / "setup.py").read_text())
     assert declared is not None
     assert capsys.readouterr().out == f"arena {declared[1]}\n"
+
+
+def test_page_lists_every_extra_of_the_distribution() -> None:
+    root = Path(__file__).resolve().parents[2]
+    setup = ast.parse((root / "setup.py").read_text())
+    given = next(
+        node.value for node in ast.walk(setup) if isinstance(node, ast.keyword) and node.arg == "extras_require"
+    )
+    rows = re.findall(r"^\| (`.*?) \|", (root / "docs/install.md").read_text(), re.M)
+    listed = [name for row in rows for name in re.findall("`(.*?)`", row)]
+    assert sorted(listed) == sorted(ast.literal_eval(given))
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    named = {name for page in pages for name in re.findall(r"mpi-policy-arena\[(.*?)\]", page.read_text())}
+    assert named <= {*listed}
 
 
 def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,6 +258,8 @@ def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "duel.yaml").write_text("")
     with pytest.raises(ConfigError, match=r"duell\.yaml: there is no such file; did you mean 'duel\.yaml'\?"):
         load_config(tmp_path / "duell.yaml")
+    with pytest.raises(ConfigError, match=r"duel\.yaml/x: cannot be read: Not a directory$"):
+        load_config(tmp_path / "duel.yaml" / "x")
 
 
 @pytest.mark.parametrize(
@@ -266,9 +268,9 @@ def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
         (b"", "the file is empty"),
         (b"# nothing but a comment\n", "the file is empty"),
         (b"- 1\n- 2\n", r"is a mapping of keys to values, found \[1, 2\]"),
-        (b"ticks: \xff\xfe", "is not UTF-8 text"),
+        (b"ticks: \xff\xfe", r"is not UTF-8 text \(byte 7 is wrong\); convert it"),
         (b"ticks: 3\nenvs: [1\n", "line 3"),
-        (b"ticks: 3\n\tseed: 1\n", "line 2"),
+        (b"ticks: 3\n\tseed: 1\n", r"; indent by spaces, not by tabs\n  line 2"),
         (b"ticks: 3\nticks: 4\n", "given twice"),
     ],
 )
@@ -278,6 +280,15 @@ def test_file_without_a_configuration_gives_its_reason(tmp_path: Path, content: 
     with pytest.raises(ConfigError, match=message) as caught:
         load_config(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_folder_of_a_run_names_its_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is a directory; name a YAML file$"):
+        load_config(tmp_path)
+    (tmp_path / "config.yaml").write_text("")
+    hint = f"{tmp_path}/config.yaml; `--resume --run-dir {tmp_path}` goes on with its run"
+    with pytest.raises(ConfigError, match=re.escape(f"is a directory; name a YAML file, as {hint}")):
+        load_config(tmp_path)
 
 
 # Overrides

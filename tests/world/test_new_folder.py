@@ -34,6 +34,7 @@ def test_new_folder_runs(tmp_path: Path, command: Command) -> None:
 def test_new_folder_is_refused_where_something_is(tmp_path: Path, command: Command) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not empty; name a new folder" in command("new", tmp_path, code=2).err
+    assert "written: File exists; name a new folder" in command("new", tmp_path / "notes.txt", code=2).err
     assert "cannot be written: Not a directory" in command("new", tmp_path / "notes.txt" / "game", code=2).err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -35,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
             text = Path(__file__).with_name(template).read_text(encoding="utf-8")
             (folder / name).write_text(text.replace("{docs}", str(docs)), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror or error}", path=str(arguments.folder)) from error
+        text = f"cannot be written: {error.strerror or error}; name a new folder"
+        raise ConfigError(text, path=str(arguments.folder)) from error
     say(f"{shown(folder)}: {', '.join(_TEMPLATES)}")
     say(f"next: cd {shown(folder)} && arena train match.yaml")
     return 0
