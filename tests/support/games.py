@@ -329,6 +329,20 @@ class WithMetrics(Countdown):
         return observation, reward, terminated, truncated, info
 
 
+class MeteredSeats(Dropout):
+    """Entity i reports the metric `place`, i, when it ends; the last entity also reports `last`, 1."""
+
+    def __init__(self) -> None:
+        super().__init__((2, 2, 2))
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *found, infos = super().step(actions)
+        if not self.agents:
+            infos = {agent: {"metrics": {"place": int(agent[1:])}} for agent in infos}
+            infos["e2"]["metrics"]["last"] = 1
+        return *found, infos
+
+
 class ContextObserver(Countdown):
     """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
 

@@ -471,12 +471,16 @@ def test_bad_folders_beside_the_run_do_not_hide_it(own: RunFolder, monkeypatch: 
 def test_what_games_measure_is_drawn(own: RunFolder) -> None:
     result = {"episode_reward_mean": 1.0, "policy_reward_mean": {"p0": 1.0}}
     caught = [{"caught_mean": value, "caught_max": 9.0, "policy_reward_mean": 7.0} for value in (1.5, None, 2.5)]
-    found = [result | {"ticks": 10 * place, "custom_metrics": one} for place, one in enumerate(caught, 1)]
+    found = [
+        {**result, "ticks": 10 * place, "custom_metrics": one, "policy_custom_metrics": {"caught_mean": {"p0": place}}}
+        for place, one in enumerate(caught, 1)
+    ]
     own.results.write_text("".join(json.dumps(one) + "\n" for one in found))
     data = page_data(read_run(own.path))
-    measured = ["custom_metrics/caught_mean", "custom_metrics/policy_reward_mean"]
+    measured = ["custom_metrics/caught_mean", "policy_custom_metrics/caught_mean", "custom_metrics/policy_reward_mean"]
     assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", *measured]
     assert data.results["policy_reward_mean"]["p0"].values == [1.0] * 3, "a measure of this name is another thing"
+    assert data.results[measured[1]] == {"p0": Series([10.0, 20.0, 30.0], [1, 2, 3])}
     assert data.results[measured[0]][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
 
 
