@@ -65,7 +65,13 @@ def resumed(run: Run, config: Config) -> Run:
     before = load_config(folder.config)
     given, config = config, msgspec.structs.replace(config, name=before.name)
     run = replace(run, plan=replace(run.plan, config=msgspec.structs.replace(run.plan.config, name=before.name)))
+    changed = {
+        key: f"{_quoted(value)} at tick {line.tick}" for line in lines_of(folder) for key, value in line.set.items()
+    }
     differences = list(_differences(before, config))
+    for place, text in enumerate(differences):  # the game was played with what a curriculum has set
+        if (key := text.partition(" was ")[0]) in changed:
+            differences[place] = f"{text} in the configuration (a curriculum, or `Trainer.change`, set {changed[key]})"
     if differences:  # the records and weights of another game would be mixed with the old ones
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "

@@ -329,6 +329,25 @@ class WithMetrics(Countdown):
         return observation, reward, terminated, truncated, info
 
 
+class OddTicksForced(Countdown):
+    """On each odd tick the mask of the two actions allows the second one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, _ = super().reset(seed=seed, options=options)
+        self.odd = False
+        return observation, {"action_mask": np.array([1, 1], np.int8)}
+
+    def step(self, action: Any) -> Any:
+        assert action == 1 or not self.odd
+        self.odd = not self.odd
+        *found, _ = super().step(action)
+        return *found, {"action_mask": np.array([not self.odd, 1], np.int8)}
+
+
 class MeteredSeats(Dropout):
     """Entity i reports the metric `place`, i, when it ends; the last entity also reports `last`, 1."""
 

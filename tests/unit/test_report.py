@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from jinja2 import FileSystemBytecodeCache
 from PIL import Image
 from scipy import stats
@@ -660,8 +661,11 @@ def test_changes_of_a_curriculum_are_shown_where_the_value_is_another_one(own: R
 def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
     text = own.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
     own.config.write_text(text)
-    assert [row["trains"] for row in numbers(own)["policies"]] == [False, True, True, True]
-    assert page(read_run(own.path)).count("in evaluations alone") == 1
+    assert [row["remark"] for row in numbers(own)["policies"]] == ["has no seat", "", "", ""]
+    evaluation = {"every": 1000, "seats": ["yardstick", "p0"]}
+    own.config.write_text(yaml.safe_dump({**yaml.safe_load(text), "evaluation": evaluation}, sort_keys=False))
+    assert [row["remark"] for row in numbers(own)["policies"]] == ["in evaluations alone", "", "", ""]
+    assert page(read_run(own.path)).count('<span class="muted">in evaluations alone</span>') == 1
 
 
 def test_names_of_logged_values_are_escaped(own: RunFolder) -> None:
