@@ -66,7 +66,9 @@ def resumed(run: Run, config: Config) -> Run:
     given, config = config, msgspec.structs.replace(config, name=before.name)
     run = replace(run, plan=replace(run.plan, config=msgspec.structs.replace(run.plan.config, name=before.name)))
     changed = {
-        key: f"{_quoted(value)} at tick {line.tick}" for line in lines_of(folder) for key, value in line.set.items()
+        re.sub(r"\[(\d+)\]", r".\1", key): f"{_quoted(value)} at tick {line.tick}"  # as in `compared`
+        for line in lines_of(folder)
+        for key, value in line.set.items()
     }
     differences = list(_differences(before, config))
     for place, text in enumerate(differences):  # the game was played with what a curriculum has set
