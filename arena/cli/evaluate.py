@@ -77,7 +77,8 @@ def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> N
     for policy, title in evaluation.titles.items():
         say(f"{title}: {result_text(scoreboard.policies[policy])}")
     for name, values in sorted(measured(run).items()):
-        say(measured_text(name, values))
+        for policy in (one for one in evaluation.titles if one in values):
+            say(measured_text(f"{name} of {policy}", values[policy]))
     rules: dict[str, OutcomeRule | None] = {}  # of games that do not say themselves that they have no winners
     decided = any(score.games.count for score in scoreboard.policies.values())
     for match in run.plan.matches:

@@ -21,7 +21,7 @@ from arena.league.round_text import change_text
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.faults import fault_of, fault_text
-from arena.records.folder import RunFolder, not_a_run
+from arena.records.folder import RunFolder, not_a_run, run_of_policy
 from arena.records.formats import GamesLine, PlanFile, PlannedMatch, Round, read_document, update_of
 from arena.records.journal import FollowedJournal, JournalReader, file_stamp
 from arena.records.lock import is_locked
@@ -70,7 +70,7 @@ def await_start(path: Path, *, wait: Callable[[float], None] = time.sleep) -> No
         may_begin = folder.may_be_starting or experiment.is_unbegun  # first: it may begin while this is read
         if folder.config.is_file() or is_experiment(path):
             return
-        if not may_begin:
+        if not may_begin or run_of_policy(path):
             raise not_a_run(path)
         if look == 0:
             say(f"{path}: no run or experiment has begun here yet; waiting for one, Ctrl-C ends it")

@@ -62,7 +62,6 @@ def check_rounds(config: Config) -> None:
             f"{_FEWEST_BY_SPREAD} or more",
             path="league.snapshots.keep",
         )
-    _check_every(config, snapshots.every, "league.snapshots.every")
     if snapshots.gate is not None:
         _check_gate(config, snapshots.gate, "league.snapshots.gate")
     set_keys = [key for key in Snapshots.__struct_fields__ if getattr(snapshots, key) != getattr(_USUAL, key)]
@@ -160,12 +159,6 @@ def _check_matchmaking(config: Config, entry: Matchmaking, path: str) -> None:
                 raise ConfigError(text, path=f"{path}.{key}[{index}]")
 
 
-def _check_every(config: Config, every: int, path: str) -> None:
-    if every >= config.round_count:
-        most = f"set at most {config.round_count - 1}"
-        raise ConfigError(f"found {every}, which never happens in {config.round_count} rounds; {most}", path=path)
-
-
 def _check_gate(config: Config, gate: Gate, path: str) -> None:
     if gate.alpha + gate.beta >= 1:
         text = f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1"
@@ -211,7 +204,8 @@ def most_gate_games(config: Config, name: str) -> int:
     Counts one game per lane and tick, equally many from each side, as the gate does.
     """
     every = (config.league or League()).snapshots.every
-    rounds = (config.round_count - 1) // every * every - every  # from the first snapshot to the gate's last decision
+    # From the first snapshot to the gate's last decision; none if no second snapshot is due.
+    rounds = max(0, (config.round_count - 1) // every * every - every)
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
         if name in entry.learners and entry.versus:
@@ -223,7 +217,6 @@ def most_gate_games(config: Config, name: str) -> int:
 
 
 def _check_evolution(config: Config, rule: Evolution, path: str) -> None:
-    _check_every(config, rule.every, f"{path}.every")
     exploiters = exploiters_of(config)
     for index, name in enumerate(rule.policies or ()):
         text = ""

@@ -51,6 +51,7 @@ _OF_EVALUATION = tuple(f"evaluation/{name}" for name in (*_REWARDS, "episodes_th
 _EVALUATED = ("episodes", "return", "return_std", "length", "games", "wins", "draws", "losses")
 _ANY = ("evaluation/custom/", "off_policy_estimator/")  # below them a name of any kind is possible
 _METRICS = ("custom_metrics/", "evaluation/custom_metrics/")
+_POLICY_METRICS = ("policy_custom_metrics/", "evaluation/policy_custom_metrics/")
 _METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_]*_(mean|min|max)\Z")
 
 
@@ -65,13 +66,17 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
         raise ConfigError(f"no result has {key!r}: the run has no `evaluation`")
     if any(key.startswith(prefix) and len(key) > len(prefix) for prefix in _ANY):
         return
-    for prefix in _METRICS:
-        name = key.removeprefix(prefix)
-        if name != key and not _METRIC.match(name):
-            text = f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; found {name!r}"
-            raise ConfigError(text)
-        if name != key:
-            return
+    for prefix in (*_METRICS, *_POLICY_METRICS):
+        if not key.startswith(prefix):
+            continue
+        name, slash, policy = key.removeprefix(prefix).partition("/")
+        if not _METRIC.match(name) or bool(slash) != (prefix in _POLICY_METRICS):
+            such = f"{prefix}score_mean{f'/{next(iter(policies))}' if prefix in _POLICY_METRICS else ''}"
+            text = f"a metric is named {prefix}<name>_mean, _min or _max, such as {such}"
+            raise ConfigError(f"{text}; found {key.removeprefix(prefix)!r}")
+        if slash:
+            check_policy(policy)
+        return
     learner, _, rest = key.removeprefix("info/learner/").partition("/")
     if key.startswith("info/learner/"):
         check_policy(learner)
@@ -82,7 +87,7 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
         raise ConfigError(f"no result has {key!r}: only leagues have ratings, and the run has one round")
     names = [name for name in policies if "@" not in name]
     mappings = [*_BY_POLICY, "policy_win_rate", *["ratings"] * rates]
-    known, below = [*_NUMBERS], ["custom_metrics/", "info/learner/"]
+    known, below = [*_NUMBERS], ["custom_metrics/", "policy_custom_metrics/", "info/learner/"]
     if evaluates:
         mappings += [f"evaluation/{name}" for name in _BY_POLICY]
         known += _OF_EVALUATION

@@ -93,5 +93,6 @@ def numbers_of(
             for policy, line in by_policy.items()
         },
         "custom_metrics": figures.metrics(),
+        "policy_custom_metrics": figures.policy_metrics(policies),
         "custom": {},
     }

@@ -187,6 +187,7 @@ class Figures:
         self._returns = defaultdict[str, Spread](Spread)  # per policy one number for each seat and episode
         self._won = defaultdict[str, Spread](Spread)  # per policy the share of each decided game
         self._metrics = defaultdict[str, Spread](Spread)
+        self._of_policies = defaultdict[str, defaultdict[str, Spread]](lambda: defaultdict(Spread))  # of games alone
 
     def add(
         self, episodes: Collection[EpisodeRecord], measured: Mapping[EpisodeKey, Sequence[Metrics]] | None = None
@@ -203,6 +204,8 @@ class Figures:
             for seat in episode.seats:
                 if isinstance(seat.metrics, dict):
                     self.measure(seat.metrics)
+                    for name, number in seat.metrics.items():
+                        self._of_policies[name][seat.policy].add(number)
                 if (value := seat.return_) is not None and math.isfinite(value):
                     reward += value * len(seat.entities)
                     seats += 1
@@ -224,10 +227,19 @@ class Figures:
         names = sorted({*known, *self._metrics})
         return {key: value for name in names for key, value in self._metrics.get(name, Spread()).ends(name).items()}
 
+    def policy_metrics(self, policies: Collection[str], known: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+        """The same of the metrics of games alone: mappings by policy."""
+        found: dict[str, dict[str, float]] = {}
+        for name in sorted({*known, *self._of_policies}):
+            of: Mapping[str, Spread] = self._of_policies.get(name, {})
+            ends = {one: of.get(one, Spread()).ends(name) for one in policies}
+            found |= {f"{name}{end}": {one: ends[one][f"{name}{end}"] for one in policies} for end in _ENDS}
+        return found
+
     @property
-    def measured(self) -> frozenset[str]:
-        """The names of the metrics that have values."""
-        return frozenset(self._metrics)
+    def measured(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of the metrics that have values: all, and those of games."""
+        return frozenset(self._metrics), frozenset(self._of_policies)
 
     def rewards(self) -> dict[str, Any]:
         """`episode_reward_mean`, `_min`, `_max` and `episode_len_mean`; NaN without an episode."""

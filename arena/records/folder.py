@@ -294,12 +294,23 @@ def plain_name(name: str) -> str:
     return name
 
 
+def run_of_policy(path: Path) -> str:
+    """The path of the run where a path is `RUN:POLICY`; empty where it is not."""
+    run, colon, _ = str(path).rpartition(":")
+    return run if colon and not path.exists() and RunFolder(Path(run)).config.is_file() else ""
+
+
 def not_a_run(path: Path, remedy: str = "") -> ConfigError:
     """The error that all commands report for a path that is not the folder of a run; the remedy ends its message."""
     refuse_links(path, NAMES)  # as something may not be a file for this reason
     if (path / "experiment.yaml").is_file():
         found = f"it is an experiment, whose runs are in {shown(path / 'trials')}"
         return ConfigError(f"not a run folder: {found}; name one of them{remedy}", source=str(path))
+    if run := run_of_policy(path):
+        text = f"names a policy of a run; a run alone is taken here, so name {shown(run)}; RUN:POLICY@TICK is for "
+        return ConfigError(
+            f"{text}--against, --advice, `load`, and arena tournament, exploit, serve and export", source=str(path)
+        )
     found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
     return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
 

@@ -45,7 +45,7 @@ class Iterations:
     Args:
         smoothing: the least number of episodes in a mean, if there are so many.
         policies: the names of the policies that have keys in a result.
-        metric_names: of the metrics that earlier results have.
+        metric_names: of the metrics that earlier results have: all, and those of games.
 
     Attributes:
         totals: up to the newest result that is on record or was taken.
@@ -59,7 +59,7 @@ class Iterations:
         smoothing: int,
         policies: Collection[str],
         totals: Totals,
-        metric_names: Collection[str] = (),
+        metric_names: tuple[Collection[str], Collection[str]] = ((), ()),
     ) -> None:
         self.totals = totals
         self.steps_at: Callable[[int], Steps] = lambda _: Steps()
@@ -74,7 +74,7 @@ class Iterations:
         self._logged: dict[str, int] = {}  # per policy, the newest one that is known to have been sent in this leg
         self._reached: float = 0  # all episodes up to this tick were handed over
         self._until = 0  # the planned end of the leg
-        self._metric_names = set(metric_names)
+        self._metric_names = [{*names} for names in metric_names]
         self._of_episodes: dict[EpisodeKey, list[Metrics]] = {}  # measured values of episodes that may still count
         self._of_ticks: list[tuple[int, Metrics]] = []  # likewise of iterations
 
@@ -162,11 +162,11 @@ class Iterations:
             if measured_at <= tick:
                 smoothed.measure(metrics)
         self._of_ticks = [later for later in self._of_ticks if later[0] > tick]
-        self._metric_names |= smoothed.measured
+        self._metric_names = [a | b for a, b in zip(self._metric_names, smoothed.measured, strict=True)]
         if self._of_episodes:
             kept = {*map(key_of, self._recent), *map(key_of, self._later)}
             self._of_episodes = {key: found for key, found in self._of_episodes.items() if key in kept}
-        custom = smoothed.metrics(self._metric_names)
+        all_names, of_games = self._metric_names
         updates = {name: self._newest[name] for name in self._policies if name in self._newest}
         found = {
             "training_iteration": self.totals.iteration,
@@ -179,7 +179,8 @@ class Iterations:
             **smoothed.rewards(),
             **smoothed.returns(self._policies),
             "policy_win_rate": smoothed.win_rates(self._policies),
-            "custom_metrics": custom,
+            "custom_metrics": smoothed.metrics(all_names),
+            "policy_custom_metrics": smoothed.policy_metrics(self._policies, of_games),
             "info": {
                 "learner": {
                     name: {"update": record.update, "samples": record.samples, **record.values}

@@ -87,13 +87,14 @@ class RunResults:
         else:  # the run had no results before, or was killed before its first one
             covered = max(0, tick - 1) // self._every * self._every
             steps = steps_at(covered)
-        iteration, custom = (0, {}) if last is None else (last["training_iteration"], last["custom_metrics"])
+        custom = [(last or {}).get(key, {}) for key in ("custom_metrics", "policy_custom_metrics")]
+        of_all, of_games = ([key.removesuffix("_mean") for key in each if key.endswith("_mean")] for each in custom)
         found = Iterations(
             every=self._every,
             smoothing=self._plan.config.results.smoothing,
             policies=self._policies,
-            totals=Totals(covered, iteration, *steps),
-            metric_names=[key.removesuffix("_mean") for key in custom if key.endswith("_mean")],
+            totals=Totals(covered, 0 if last is None else last["training_iteration"], *steps),
+            metric_names=(of_all, of_games),
         )
         for line in JournalReader(self._folder.measures).lines(MeasureLine, missing_ok=True):
             if line.tick <= tick:

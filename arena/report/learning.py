@@ -101,12 +101,16 @@ def results(files: RunFiles) -> dict[str, dict[str, Series]]:
         return Series([float(line.ticks) for line in lines], [*values])
 
     names = [name for name in files.config.policies if name in last.policy_reward_mean]
-    measured = [name for name in last.custom_metrics if name.endswith("_mean")]
-    return {
+    found = {
         "episode_reward_mean": {"": series(line.episode_reward_mean for line in lines)},
         "policy_reward_mean": {name: series(line.policy_reward_mean.get(name) for line in lines) for name in names},
-        **{f"custom_metrics/{one}": {"": series(line.custom_metrics.get(one) for line in lines)} for one in measured},
     }
+    for one in (name for name in last.custom_metrics if name.endswith("_mean")):
+        found[f"custom_metrics/{one}"] = {"": series(line.custom_metrics.get(one) for line in lines)}
+        if one in last.policy_custom_metrics:
+            by_policy = [line.policy_custom_metrics.get(one, {}) for line in lines]
+            found[f"policy_custom_metrics/{one}"] = {name: series(of.get(name) for of in by_policy) for name in names}
+    return found
 
 
 def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:

@@ -82,6 +82,7 @@ class RewardLine(msgspec.Struct, frozen=True):
     policy_reward_mean: dict[str, float | None] = {}
     time_total_s: float | None = None  # of running, up to this result
     custom_metrics: dict[str, float | None] = {}
+    policy_custom_metrics: dict[str, dict[str, float | None]] = {}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 
+from arena.config.matches import policy_of
 from arena.config.members import players
 from arena.config.schema import Policy
 from arena.league.rounds_file import ticks_before
@@ -68,7 +69,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
     color: str
     algorithm: str
     frozen: bool
-    trains: bool  # whether it may play in the matches; else evaluations alone have a seat for it
+    remark: str  # empty if it may play in the matches; else whether evaluations have a seat for it
     workers: int
     episodes: int
     updates: int
@@ -170,6 +171,8 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
     workers = Counter(seat.policy for match in files.plan.matches for seat in match.seats)
     newest, updates = files.updates.newest, files.updates.counts
     playing, table = players(files.config), files.episodes
+    evaluation = files.config.evaluation
+    evaluated = {policy_of(seat) for seat in (evaluation and evaluation.seats) or ()}
 
     def row(name: str, policy: Policy) -> PolicyRow:
         mine = table.of(name)
@@ -182,7 +185,7 @@ def policy_rows(files: RunFiles, colors: Colors) -> list[PolicyRow]:
             color=colors[name],
             algorithm="a person" if policy.algorithm.startswith("arena.cli.") else policy.algorithm,
             frozen=policy.frozen,
-            trains=name in playing,
+            remark="" if name in playing else "in evaluations alone" if name in evaluated else "has no seat",
             workers=workers[name],
             episodes=len(returns),
             updates=updates[name],

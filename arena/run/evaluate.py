@@ -91,7 +91,7 @@ def evaluate(
         `return_std`, its 95 % interval from `return_low` to `return_high`, `length` in ticks, `games` that had a winner
         or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all games of the same players had one
         length and return, so there is no interval; nor is there of one episode), `folder` of the records, and
-        `metrics/NAME`: the mean of each of the game's `metrics`, over all seats.
+        `metrics/NAME`: the mean of each of the game's `metrics` over the policy's seats; None without a value.
 
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
@@ -101,7 +101,7 @@ def evaluate(
     rows, listener = Table(), Listener(None)
 
     def add(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
-        same, means = alike(run), {f"metrics/{name}": fmean(values) for name, values in measured(run).items()}
+        same, found = alike(run), measured(run)
         for policy in match.titles:
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]
@@ -109,6 +109,7 @@ def evaluate(
             half = None if line["alike"] else half_of_mean(line["episodes"], line["return_std"])
             for name, side in (("return_low", -1), ("return_high", 1)):
                 line[name] = None if half is None else line["return"] + side * half
+            means = {f"metrics/{name}": fmean(of[policy]) if policy in of else None for name, of in found.items()}
             rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path, **means})
 
     check_episodes(episodes)

@@ -109,16 +109,17 @@ def alike_text(evaluation: Run, *, remedy: str) -> list[str]:
     return repetition_text(alike(evaluation), remedy=remedy)
 
 
-def measured(evaluation: Run) -> dict[str, list[float]]:
-    """What the game reports as `metrics`, by name: per episode the mean over its seats."""
-    values: dict[str, list[float]] = {}
+def measured(evaluation: Run) -> dict[str, dict[str, list[float]]]:
+    """What the game reports as `metrics`, by name and policy: per episode the mean over the policy's seats."""
+    values: dict[str, dict[str, list[float]]] = {}
     for record in JournalReader(evaluation.folder.episodes).lines(EpisodeRecord, missing_ok=True):
-        found: dict[str, list[float]] = {}
-        for metrics in (seat.metrics for seat in record.seats if not record.cut and isinstance(seat.metrics, dict)):
-            for name, value in metrics.items():
-                found.setdefault(name, []).append(value)
-        for name, of_seats in found.items():
-            values.setdefault(name, []).append(fmean(of_seats))
+        found: dict[tuple[str, str], list[float]] = {}
+        for seat in record.seats:
+            if not record.cut and isinstance(seat.metrics, dict):
+                for name, value in seat.metrics.items():
+                    found.setdefault((name, seat.policy), []).append(value)
+        for (name, policy), of_seats in found.items():
+            values.setdefault(name, {}).setdefault(policy, []).append(fmean(of_seats))
     return values
 
 

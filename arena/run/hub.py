@@ -45,7 +45,7 @@ A policy of the package `{library}`, after {tick:,} ticks. Greedy play{against},
 from arena.serving import load_policy
 
 policy = load_policy("this_folder:{policy}")
-action = policy.act(observation)
+action = policy.act(observation, info)  # of the game; `info` may have a mask
 ```
 
 {modules}`config.yaml` is that of the training, without its loggers and callbacks: `arena train config.yaml` repeats it.

@@ -22,7 +22,7 @@ from arena.config import Config, load_config
 from arena.config.fields import changed_values
 from arena.config.matches import Knockout, Match, Swiss, reseated
 from arena.config.schema import Env
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, located, shown
 from arena.league.changes import check_recorded, lines_of
 from arena.league.sources import find_checkpoint
 from arena.plan.plan import Plan
@@ -65,11 +65,20 @@ def resumed(run: Run, config: Config) -> Run:
     before = load_config(folder.config)
     given, config = config, msgspec.structs.replace(config, name=before.name)
     run = replace(run, plan=replace(run.plan, config=msgspec.structs.replace(run.plan.config, name=before.name)))
+    changed = {
+        re.sub(r"\[(\d+)\]", r".\1", key): f"{_quoted(value)} at tick {line.tick}"  # as in `compared`
+        for line in lines_of(folder)
+        for key, value in line.set.items()
+    }
     differences = list(_differences(before, config))
+    for place, text in enumerate(differences):  # the game was played with what a curriculum has set
+        if (key := text.partition(" was ")[0]) in changed:
+            differences[place] = f"{text} in the configuration (a curriculum, or `Trainer.change`, set {changed[key]})"
     if differences:  # the records and weights of another game would be mixed with the old ones
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
-            f"Go back to that, {_CURRICULUM if any('kwargs' in one for one in differences) else ''}or start a new run "
+            f"Go back to that (--resume with the configuration in its folder, {shown(folder.config)}), "
+            f"{_CURRICULUM if any('kwargs' in one for one in differences) else ''}or start a new run "
             "that begins with the policies of this one, by `load`, or in a "
             f"shell by arena train NEW.yaml --continue {folder.config.parent}",
             source=str(folder.config),

@@ -10,6 +10,7 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,9 @@ class Policy:
                 raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
         if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
             raise ValueError(f"the mask has {fault}")
+        if mask is None and info is None and self._mask_size:
+            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
+            warnings.warn(text, stacklevel=2)
         if single:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]

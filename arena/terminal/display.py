@@ -132,10 +132,13 @@ class PlainDisplay(PlainLines):
     @staticmethod
     def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
         parts = []
+        waiting = [name for name, score in scoreboard.shown.items() if not score.episodes]
         for name, score in scoreboard.shown.items():
-            returns = f" return {_number(score.returns.last_mean)}" if score.episodes else " no episode yet"
-            wins = f" win {percent(score.win_rate or 0.0)}" if score.games.count else ""
-            parts.append(f"{name}{returns}{wins}")
+            if score.episodes:
+                wins = f" win {percent(score.win_rate or 0.0)}" if score.games.count else ""
+                parts.append(f"{name} return {_number(score.returns.last_mean)}{wins}")
+        if waiting:
+            parts.append(f"{waiting[0] if len(waiting) == 1 else f'{len(waiting)} policies'} no episode yet")
         return ticks_done, " | ".join([*parts, *scoreboard.games.values()])
 
 

@@ -329,6 +329,39 @@ class WithMetrics(Countdown):
         return observation, reward, terminated, truncated, info
 
 
+class OddTicksForced(Countdown):
+    """On each odd tick the mask of the two actions allows the second one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, _ = super().reset(seed=seed, options=options)
+        self.odd = False
+        return observation, {"action_mask": np.array([1, 1], np.int8)}
+
+    def step(self, action: Any) -> Any:
+        assert action == 1 or not self.odd
+        self.odd = not self.odd
+        *found, _ = super().step(action)
+        return *found, {"action_mask": np.array([not self.odd, 1], np.int8)}
+
+
+class MeteredSeats(Dropout):
+    """Entity i reports the metric `place`, i, when it ends; the last entity also reports `last`, 1."""
+
+    def __init__(self) -> None:
+        super().__init__((2, 2, 2))
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *found, infos = super().step(actions)
+        if not self.agents:
+            infos = {agent: {"metrics": {"place": int(agent[1:])}} for agent in infos}
+            infos["e2"]["metrics"]["last"] = 1
+        return *found, infos
+
+
 class ContextObserver(Countdown):
     """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
 

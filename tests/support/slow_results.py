@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
     rounds = _rounds(run, config)
     before = number = played_before = 0
     custom: dict[str, float | None] = {}
+    of_policies: dict[str, dict[str, float | None]] = {}
     for line in json_lines(run / "result.json"):
         tick, number = line["ticks"], number + 1
         known = [episode for episode in episodes if episode["tick"] <= tick]
@@ -50,6 +51,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
         smoothed = whole[-max(smoothing, len(new)) :] if whole else []
         games, agents = _steps(rounds, tick)
         custom = {**dict.fromkeys(custom), **_spreads(smoothed, _measured(run, before, tick))}  # names stay
+        of_policies = policy_metrics(smoothed, policies, of_policies)
         yield {
             "training_iteration": number,
             "ticks": tick,
@@ -63,6 +65,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
             "policy_win_rate": _win_rates(smoothed, policies),
             "info": _info(updates, tick, policies),
             "custom_metrics": custom,
+            "policy_custom_metrics": of_policies,
         }
         before, played_before = tick, games
 
@@ -89,6 +92,22 @@ def returns(episodes: Sequence[Mapping[str, Any]], policies: Sequence[str]) -> d
         ]
         for key, value in _spread("policy_reward", values).items():
             found.setdefault(key, {})[policy] = value
+    return found
+
+
+def policy_metrics(
+    episodes: Sequence[Mapping[str, Any]], policies: Sequence[str], known: Collection[str] = ()
+) -> dict[str, dict[str, float | None]]:
+    """The metrics that games report of the seats of each policy; `known` names stay."""
+    seats = [seat for episode in episodes for seat in episode["seats"] if "metrics" in seat]
+    names = {name for seat in seats for name in seat["metrics"]}
+    found: dict[str, dict[str, float | None]] = {key: dict.fromkeys(policies) for key in known}
+    for policy in policies:
+        for name in names:
+            own = [seat["metrics"] for seat in seats if seat["policy"] == policy]
+            values = [Fraction(metrics[name]) for metrics in own if name in metrics]
+            for key, value in _spread(name, values).items():
+                found.setdefault(key, {})[policy] = value
     return found
 
 

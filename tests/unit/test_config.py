@@ -427,6 +427,9 @@ ONE_BOUND = "expected a number, {at_least: number} or {at_most: number}"
                 "info/learner/bleu/loss": "unknown policy 'bleu'",
                 "info/learner/blue": "is a mapping; name one of its numbers, such as `update`",
                 "custom_metrics/score": "a metric is named custom_metrics/<name>_mean, _min or _max",
+                "policy_custom_metrics/score_mean": "such as policy_custom_metrics/score_mean/blue; found 'score_mean'",
+                "policy_custom_metrics/score_mean/bleu": "unknown policy 'bleu'; did you mean 'blue'?",
+                "custom_metrics/score_mean/blue": "such as custom_metrics/score_mean; found 'score_mean/blue'",
                 "evaluation/episode_reward_mean": "the run has no `evaluation`",
                 "done": "no result has 'done'",
                 "stopped_by": "no result has 'stopped_by'",
@@ -455,6 +458,8 @@ def test_stop_rules_name_policies_metrics_and_evaluations() -> None:
         "evaluation/policies/blue/wins": 1,
         "evaluation/custom/a/b": 1,
         "evaluation/custom_metrics/score_min": 1,
+        "policy_custom_metrics/score_max/blue": 1,
+        "evaluation/policy_custom_metrics/score_min/blue": 1,
         "sampler_perf/mean_inference_ms": 1,
         "off_policy_estimator/x": 1,
     }

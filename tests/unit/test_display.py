@@ -73,6 +73,17 @@ def test_a_pipe_gets_a_plain_line_every_five_seconds() -> None:
     )
 
 
+def test_policies_without_an_episode_are_counted_on_one_line() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue", "red", *(f"p{number}" for number in range(6))])
+    display = PlainDisplay(screen, total_ticks=100, clock=clock)
+    display.start()
+    assert shown(display, clock, screen, 105.0, 1, board).endswith(" ticks/s | 8 policies no episode yet\n")
+    play(board, 4, "win", gain=0.5)
+    assert shown(display, clock, screen, 110.0, 2, board).partition("ticks/s")[2] == (
+        " | blue return 0.50 win 100 % | red return -0.50 win 0 % | 6 policies no episode yet\n"
+    )
+
+
 def test_the_last_state_is_printed_once_at_the_end() -> None:
     clock, screen = Clock(), Screen()
     display = PlainDisplay(screen, total_ticks=10, clock=clock)

@@ -220,6 +220,19 @@ def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
     assert [(row.player, row.score.games) for row in found.tables[0]] == [("a", 10), ("b", 10)]
 
 
+def test_prior_that_a_later_player_needs_is_not_said_of_an_earlier_table() -> None:
+    """A person wins its only game after the tick; then also the table of the end says so."""
+    person = Period(100, 200, results_of(ca=(1, 0, 0)), frozenset("ab"))
+    whole, until = timeline(met(a_b=60), person, learners="ab"), timeline(met(a_b=60), learners="ab")
+    assert standings_at(whole, whole, {}, league(PAIR)).prior
+    found = standings_at(whole, until, {}, league(PAIR), at=60)
+    assert {row.player for row in found.tables[0]} == {"a", "b"}
+    assert not found.prior
+    alone = timeline(results_of(ab=(9, 0, 0)), person, learners="ab")
+    until = timeline(results_of(ab=(9, 0, 0)), learners="ab")
+    assert standings_at(alone, until, {}, league(PAIR), at=60).prior, "its own players have not won and lost"
+
+
 def test_table_names_copies_and_resets_with_their_ticks() -> None:
     """`b` becomes a copy of `a` at tick 100, and `c` starts over at 200; the table of tick 150 knows the copy alone."""
     played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")

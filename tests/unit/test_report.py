@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from jinja2 import FileSystemBytecodeCache
 from PIL import Image
 from scipy import stats
@@ -471,12 +472,16 @@ def test_bad_folders_beside_the_run_do_not_hide_it(own: RunFolder, monkeypatch: 
 def test_what_games_measure_is_drawn(own: RunFolder) -> None:
     result = {"episode_reward_mean": 1.0, "policy_reward_mean": {"p0": 1.0}}
     caught = [{"caught_mean": value, "caught_max": 9.0, "policy_reward_mean": 7.0} for value in (1.5, None, 2.5)]
-    found = [result | {"ticks": 10 * place, "custom_metrics": one} for place, one in enumerate(caught, 1)]
+    found = [
+        {**result, "ticks": 10 * place, "custom_metrics": one, "policy_custom_metrics": {"caught_mean": {"p0": place}}}
+        for place, one in enumerate(caught, 1)
+    ]
     own.results.write_text("".join(json.dumps(one) + "\n" for one in found))
     data = page_data(read_run(own.path))
-    measured = ["custom_metrics/caught_mean", "custom_metrics/policy_reward_mean"]
+    measured = ["custom_metrics/caught_mean", "policy_custom_metrics/caught_mean", "custom_metrics/policy_reward_mean"]
     assert [*data.results] == ["episode_reward_mean", "policy_reward_mean", *measured]
     assert data.results["policy_reward_mean"]["p0"].values == [1.0] * 3, "a measure of this name is another thing"
+    assert data.results[measured[1]] == {"p0": Series([10.0, 20.0, 30.0], [1, 2, 3])}
     assert data.results[measured[0]][""] == Series([10.0, 20.0, 30.0], [1.5, None, 2.5])
 
 
@@ -656,8 +661,11 @@ def test_changes_of_a_curriculum_are_shown_where_the_value_is_another_one(own: R
 def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
     text = own.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
     own.config.write_text(text)
-    assert [row["trains"] for row in numbers(own)["policies"]] == [False, True, True, True]
-    assert page(read_run(own.path)).count("in evaluations alone") == 1
+    assert [row["remark"] for row in numbers(own)["policies"]] == ["has no seat", "", "", ""]
+    evaluation = {"every": 1000, "seats": ["yardstick", "p0"]}
+    own.config.write_text(yaml.safe_dump({**yaml.safe_load(text), "evaluation": evaluation}, sort_keys=False))
+    assert [row["remark"] for row in numbers(own)["policies"]] == ["in evaluations alone", "", "", ""]
+    assert page(read_run(own.path)).count('<span class="muted">in evaluations alone</span>') == 1
 
 
 def test_names_of_logged_values_are_escaped(own: RunFolder) -> None:

@@ -38,6 +38,8 @@ PENDULUM = (
     LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", "").replace("random", "ppo")
 )
 
+FORCED = LAKE.replace("gymnasium:FrozenLake-v1", "games:OddTicksForced").replace(", kwargs: {is_slippery: false}", "")
+
 CHERRIES = """
 ticks: 10
 envs: {game: {make: unit_task, kwargs: {task: cherry_pick, cherries: 4}}}
@@ -103,6 +105,28 @@ def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -
     assert "scissors    -1, 1  [1, -1]     0, 0" in shown  # the picture of the game
     assert seats == ["seat 0, player_0: you", "seat 1, player_1: red (scripted)"]
     assert os.listdir() == ["game.yaml"]  # nothing is kept
+
+
+def test_only_choice_is_played_without_a_question(played: Play) -> None:
+    status, shown = played(FORCED, "0\n0\n0\n")
+    assert status == 0
+    assert [line for line in shown if line.startswith(("action", "> ", "tick", "episode over"))] == [
+        "tick 0, reward 0, return 0",
+        "action: 0, 1",
+        "> 0",
+        "tick 1, reward 0, return 0",
+        "action: 1, the only choice",
+        "tick 2, reward 1, return 1",
+        "action: 0, 1",
+        "> 0",
+        "tick 3, reward 0, return 1",
+        "action: 1, the only choice",
+        "tick 4, reward 1, return 2",
+        "action: 0, 1",
+        "> 0",
+        "episode over after 5 ticks: return 2",
+    ]
+    assert len([line for line in shown if line.startswith("observation")]) == 3, "no observation without a decision"
 
 
 def test_second_seat_and_several_episodes_are_played(played: Play) -> None:

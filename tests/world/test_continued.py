@@ -119,6 +119,15 @@ def test_resumed_run_equals_an_uninterrupted_one(
         assert whole == mine
 
 
+def test_resume_without_the_past_selves_names_the_configuration_of_the_run(
+    train: Callable[..., Printed], old: Path, tmp_path: Path
+) -> None:
+    train(league(), "--continue", old, "--set", "rounds=2")
+    said = train(league(), "--resume", code=2).err
+    assert "policies.blue-60 is missing" in said
+    assert f"(--resume with the configuration in its folder, {tmp_path / 'new' / 'config.yaml'}), or start" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "change", "message"),
     [

@@ -87,6 +87,21 @@ def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
     ]
 
 
+def test_refused_resume_says_what_a_changed_argument_was_by_then(tmp_path: Path) -> None:
+    run = train({**LONGER, "ticks": 2 * LEG}, tmp_path / "run")
+    changed = {**LONGER, "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 7, "width": 9}}}}
+    with pytest.raises(ConfigError) as caught:
+        train({**changed, "ticks": 3 * LEG}, run, resume=True)
+    text = str(caught.value)
+    assert (
+        "kwargs.max_steps was not set, is 7 in the configuration (a curriculum, or `Trainer.change`, set 20 at" in text
+    )
+    assert f"set {2 * START} at tick {LEG})" in text
+    assert "kwargs.width was not set, is 9. " in text or "kwargs.width was not set, is 9; " in text, (
+        "which none has set"
+    )
+
+
 def test_frozen_policy_is_unchanged_and_learns_again_when_thawed(tmp_path: Path) -> None:
     run = train({**LONGER, "ticks": 3 * LEG}, tmp_path / "run")
     frozen_at, thawed_at = 2 * LEG, 4 * LEG

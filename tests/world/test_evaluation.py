@@ -254,8 +254,30 @@ def test_evaluate_prints_what_the_game_measures(
     Path("run.yaml").write_text(yaml.safe_dump(data))
     assert main(["evaluate", "run.yaml", "--episodes", "6"]) == 0
     # In episodes 2, 4 and 6 their number + 1: the mean 5, and the t-interval 4.303 * 2 / sqrt(3).
-    assert "score: 5 +- 5 in 3 episodes\n" in capsys.readouterr().out
+    assert "score of still: 5 +- 5 in 3 episodes\n" in capsys.readouterr().out
     assert [row["metrics/score"] for row in evaluate("run.yaml", 6)] == [5.0]
+
+
+def test_metrics_of_an_evaluation_are_those_of_each_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policies = {name: {"algorithm": "random"} for name in ("even", "odd")}
+    data = {"name": "test", **one_match({"make": "games:MeteredSeats"}, policies, ticks=20)}
+    data["matches"] = [{"env": "game", "seats": ["even", "odd", "even"]}]
+    Path("run.yaml").write_text(yaml.safe_dump(data))
+    # Entity i measures i: the seats of `even` 0 and 2, the seat of `odd` 1, and `last` is measured by entity 2 alone.
+    rows = evaluate("run.yaml", 4)
+    assert [(row["policy"], row["metrics/place"], row["metrics/last"]) for row in rows] == [
+        ("even", 1.0, 1.0),
+        ("odd", 1.0, None),
+    ]
+    data["matches"] = [{"env": "game", "seats": ["even", "even", "odd"]}]
+    Path("run.yaml").write_text(yaml.safe_dump(data))
+    assert [row["metrics/place"] for row in evaluate("run.yaml", 4)] == [0.5, 2.0]
+    assert main(["evaluate", "run.yaml", "--episodes", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "place of even: 0.5 +- 0 in 4 episodes\nplace of odd: 2 +- 0 in 4 episodes\n" in out
 
 
 def test_a_metric_of_zeros_and_ones_has_the_interval_of_a_share() -> None:

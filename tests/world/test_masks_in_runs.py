@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from arena.serving import load_policy
 from games import Narrow
 from in_process import NOTES, one_match, play
 from policies.dqn import DQN
@@ -113,3 +114,15 @@ def test_the_last_info_of_an_entity_has_its_mask(player: str, tmp_path: Path) ->
     for seen, mask in (notes := play(data, tmp_path).notes):
         np.testing.assert_array_equal(mask, Narrow.mask(seen))
     assert [seen for seen, _ in notes] == [4, 2], "the time limit, and the end of the run"
+
+
+def test_acting_without_a_mask_is_warned_of(tmp_path: Path) -> None:
+    options = {"n_step": 1, "learning_starts": 4, "batch_size": 4, "hidden_sizes": [8]}
+    game = {"make": "games:Narrow", "kwargs": {"entities": 1, "length": 4}}
+    data = one_match(game, {"p": {"algorithm": "dqn", "options": options}}, ticks=8)
+    policy = load_policy(f"{play(data, tmp_path).folder.path}:p")
+    seen = np.zeros(policy.observation_space.shape, np.float32)
+    with pytest.warns(UserWarning, match="no mask, though the game has masks, so all actions count as allowed"):
+        policy.act(seen)
+    assert policy.act(seen, {"action_mask": np.array([0, 1, 1], np.int8)}) in (1, 2)
+    policy.act(seen, {})  # a game that gives no mask on some ticks

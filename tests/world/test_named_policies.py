@@ -157,6 +157,14 @@ def test_what_is_not_there_is_named(runs: Path, name: str, message: str, tmp_pat
     assert not (tmp_path / "games").exists()
 
 
+def test_policy_where_a_run_is_taken_is_refused_with_both_forms(runs: Path, command: Command) -> None:
+    for name in ("evaluate", "report", "standings", "play", "replay", "watch"):
+        said = command(name, f"{runs}/runs/a:bleu", code=2).err
+        assert f"a:bleu: names a policy of a run; a run alone is taken here, so name {runs}/runs/a; RUN:POL" in said, (
+            name
+        )
+
+
 def test_run_alone_names_no_policy(runs: Path) -> None:
     with pytest.raises(arena.ConfigError, match=r"config\.yaml: not a run folder: it is a file"):
         arena.load_policy(f"{runs}/runs/a/config.yaml:blue")

@@ -198,6 +198,7 @@ class Parallel(Vector):
     face = "parallel"
 
 
+@pytest.mark.filterwarnings("ignore:got no mask")
 def test_own_algorithms_act_as_in_their_face(tmp_path: Path) -> None:
     def loaded(own: type) -> Any:
         policies = {"blue": {"algorithm": f"{__name__}:{own.__name__}"}}

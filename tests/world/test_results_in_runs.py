@@ -25,7 +25,17 @@ from arena.report.sections import page_data
 from arena.roles.status import RunStatus, run_status
 from arena.run.planning import checked_plan
 from event_files import points
-from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
+from slow_results import (
+    CLOCK,
+    expected,
+    flat,
+    json_lines,
+    policy_metrics,
+    returns,
+    rewards,
+    table,
+    without_clock,
+)
 
 TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 15}}
 COVER = {"make": "cover", "kwargs": {"max_steps": 11}}
@@ -150,6 +160,8 @@ def test_results_are_about_a_fiftieth_of_a_run_apart(ticks: int, leg: int, round
 
 def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:
     data = {**DUEL, "results": {"every": 20, "smoothing": 7}, "evaluation": {"every": 80, "episodes": 3}}
+    data |= {"envs": {"game": {"make": "games:MeteredSeats"}}}
+    data |= {"matches": [{"env": "game", "seats": ["blue", "red", "red"], "lanes": 2}]}
     run = train(data, tmp_path / "run")
     lines = check(run)
     assert [line["ticks"] for line in lines if "evaluation" in line] == [80, 120]
@@ -161,9 +173,12 @@ def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:
                 **rewards(episodes),
                 **returns(episodes, ["blue", "red"]),
                 "episodes_this_iter": len(episodes),
+                "policy_custom_metrics": policy_metrics(episodes, ["blue", "red"]),
                 "policies": {one.pop("policy"): one for one in own if one.pop("ticks")},
             }
             assert_close({key: line["evaluation"][key] for key in known}, known)
+            assert line["evaluation"]["policy_custom_metrics"]["place_mean"] == {"blue": 0.0, "red": 1.5}
+            assert line["evaluation"]["custom_metrics"]["place_mean"] == 1.0, "of all seats"
 
 
 @pytest.mark.parametrize(("data", "evaluated"), [(DUEL, True), (LEAGUE, False)], ids=["duel", "league"])

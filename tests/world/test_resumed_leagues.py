@@ -54,6 +54,19 @@ def past_selves() -> dict[str, Any]:
     return {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [meets]}
 
 
+@pytest.mark.parametrize("rule", [{"past_selves": {"self": 0.0}}, "fictitious", "uncertainty", "nash"])
+def test_rounds_too_few_for_a_snapshot_and_a_copy_are_played(rule: Any, tmp_path: Path) -> None:
+    meets = {"env": "game", "policies": ["one", "two"], "rule": rule}
+    rules: dict[str, Any] = {"snapshots": {} if rule == "nash" else {"every": 2}}
+    rules |= {} if rule == "nash" else {"evolution": {"every": 2, "share": 0.5}}
+    data = {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [{"matchmaking": meets}], "league": rules}
+    folder = play({**data, "rounds": 2}, tmp_path / "run")
+    made = [*JournalReader(folder.rounds)]
+    assert len(made) == 2
+    assert rule == "nash" or not any(line["snapshots"] or line["forks"] for line in made)
+    assert {line["tick"] for line in JournalReader(folder.episodes)} >= {TICKS, 2 * TICKS}
+
+
 def test_the_profile_of_a_league_knows_the_roles_of_all_rounds(tmp_path: Path) -> None:
     names = ["a", "b", "c", "d"]
     knockout = {"knockout": {"env": "game", "policies": names}}

@@ -66,7 +66,10 @@ class _TerminalOutput(MatchOutput):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Asks for each decision of a seat; all other seats play without learning, in this process."
+    parser.description = (
+        "Asks for each decision of a seat with more than one choice; all other seats play without learning, in this "
+        "process."
+    )
     parser.add_argument("target", metavar="CONFIG_OR_RUN", help="a configuration file, or a run's folder")
     parser.add_argument(
         "--match", type=non_negative_int, default=0, metavar="M", help="a place in the list of matches (default: 0)"

@@ -186,12 +186,14 @@ class Console:
         Raises:
             PlayerLeft: the player ends the game.
         """
-        self._draw(turn.entity)
+        forced = bool(turn.decisions) and all(len(one.options) == 1 for one in turn.decisions)
+        if not forced:
+            self._draw(turn.entity)
         advice = turn.advice
         who = f"{turn.entity}: " if self._named else ""
         worth = "" if advice is None or advice.value is None else f", value {advice.value:.3g}"
         self.say(f"{who}tick {turn.tick}, reward {turn.reward:g}, return {turn.earned:g}{worth}")
-        for line in (*turn.notices, *lines(turn.tables)):
+        for line in (*turn.notices, *lines(() if forced else turn.tables)):
             self.say(line)
         found = []
         for place, decision in enumerate(turn.decisions):
@@ -217,6 +219,9 @@ class Console:
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"
+        if len(decision.options) == 1:
+            self.say(f"{decision.question()}, the only choice")
+            return decision.options[0].choice
         self.say(question)
         while True:
             answer = self.ask()

@@ -112,7 +112,8 @@ def standings_at(
     )
     narrow = narrow_leader(now, [row.player for row in found[0]])
     against = contradicted(ratings, now, found, config)
-    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, (), narrow, against)
+    prior = ratings.prior and (at is None or fit(now).prior)  # not if only later players need one, such as people
+    return LeagueTable(found, prior, curtailed(ratings, cut, config), equal, (), narrow, against)
 
 
 def contradicted(
