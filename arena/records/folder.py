@@ -35,7 +35,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
-from arena.records.lock import RunLock
+from arena.records.lock import RunLock, has_failed
 
 M = TypeVar("M")
 
@@ -101,8 +101,8 @@ class RunFolder:
 
         A new run gets a folder of its own. If `path` is taken, the next free one of `<name>-2`, `<name>-3`, ... is
         used, or, where the user named this very folder, it is an error, except if the run there has ended in its first
-        leg: its remains are removed. A resumed run gets the folder that is there: the last one of `<name>`, `<name>-2`,
-        ... unless the user named it.
+        leg with no result: its remains are removed. So are those of the last one of `<name>`, `<name>-2`, ... A resumed
+        run gets the folder that is there: the last one of `<name>`, `<name>-2`, ... unless the user named it.
 
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.
@@ -304,9 +304,9 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
 
 
 def _claimed(path: Path, *, named: bool) -> Path:
-    """A folder for this run: a new one, or the named one if no run has begun in it."""
+    """A folder for this run: a new one, or the named one or the last one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for candidate in map(path.with_name, numbered(path.name)):
+    for candidate, later in pairwise(map(path.with_name, numbered(path.name))):
         try:
             candidate.mkdir(mode=0o700)  # of two runs that start at the same instant only one makes it
             return candidate
@@ -317,6 +317,8 @@ def _claimed(path: Path, *, named: bool) -> Path:
                 found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
                 remedy = "continue a run with --resume, or name another folder"
                 raise ConfigError(f"{found}; {remedy}", source=str(path)) from error
+            if not later.exists() and has_failed(candidate) and _cleared(candidate):  # this ends `has_failed`
+                return candidate
     raise AssertionError("names do not end")
 
 
@@ -333,17 +335,19 @@ def free_path(path: Path) -> Path:
 
 
 def _cleared(path: Path) -> bool:
-    """Removes the run in a folder if it has ended in its first leg with no episode and no update on record.
+    """Removes the run in a folder if it has ended before or in its first leg with no result on record.
 
     Raises:
         ConfigError: a process writes into the folder.
     """
     folder, found = RunFolder(path), [entry for entry in path.iterdir() if entry.name != "lock"]
     ticks = [entry.name for entry in folder.boundaries.glob("*")]
-    has_played = any(path.exists() and path.stat().st_size for path in (folder.episodes, folder.metrics))
+    results = folder.episodes, folder.metrics, folder.measures, folder.results
+    has_played = any(path.exists() and path.stat().st_size for path in results)
     foreign = {entry.name for entry in found} - _OF_FIRST_LEG
-    if has_played or foreign or not folder.plan.exists() or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
-        return False  # without a plan it may be a configuration of the user's own
+    own = folder.plan.exists() or _is_unbegun(path)  # else it may be a configuration of the user's own
+    if has_played or foreign or not own or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
+        return False
     with RunLock.take(path):
         for entry in found:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -260,7 +260,9 @@ class Leader:
         if failure.exit_code not in (1, MISTAKE):  # the player of `arena play` has left
             return
         _log.error("%s\n%s", failure.who, failure.message)
-        if self._state.lock is not None and self._state.stop.handled:
+        if self._state.lock is not None and not run.folder.config.exists():  # its folder has the log alone
+            self._state.lock.release(FAILED)
+        elif self._state.lock is not None and self._state.stop.handled:
             lines = failure.message.splitlines() or [""]
             line = lines[-1 if lines[0].startswith("Traceback") else 0]
             with suppress(WriteError):  # the disk is full: this is what the message says

@@ -100,7 +100,7 @@ def players_of(sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "
-            "`--checkpoints`, or a configuration with other policies",
+            "`--checkpoints`, or a configuration with other policies; `arena evaluate` plays without an opponent",
             source=", ".join(of.source.path for of in sources),
         )
     fresh = [
@@ -294,9 +294,10 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     if len(sides) == 2:
         return sides
     seats = f"of {pluralize(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
-    alone = len(match.seats) == 1
-    remedy = "" if alone else ": say `sides: [[0, ...], [...]]` where there are two, by the seats' places"
-    raise ConfigError(f"a match {seats}; two players meet where there are two sides{remedy}", path=match.path)
+    remedy = "say `sides: [[0, ...], [...]]` where there are two, by the seats' places"
+    if len(match.seats) == 1:
+        remedy = "`arena evaluate` plays without an opponent"
+    raise ConfigError(f"a match {seats}; two players meet where there are two sides: {remedy}", path=match.path)
 
 
 def _sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:

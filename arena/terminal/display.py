@@ -47,8 +47,8 @@ class Rate:
             self._points[-1] = (now, ticks)
         else:
             self._points.append((now, ticks))
-        while len(self._points) > 2 and now - self._points[1][0] >= RATE_WINDOW:
-            self._points.popleft()
+        while len(points := self._points) > 2 and RATE_WINDOW <= max(now - points[1][0], points[1][0] - points[0][0]):
+            points.popleft()  # too old, or before a pause, such as that of a game that runs elsewhere
 
     @property
     def per_second(self) -> float | None:

@@ -100,6 +100,16 @@ def test_speed_is_left_out_while_no_tick_is_played() -> None:
     assert "  110 %  0.067 ticks/s | " in shown(display, clock, screen, 135.0, 11, board)
 
 
+def test_speed_after_a_pause_is_that_since_the_pause() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=100, clock=clock)
+    display.start()
+    shown(display, clock, screen, 100.0, 0, board)
+    shown(display, clock, screen, 101.0, 10, board)
+    shown(display, clock, screen, 1101.0, 11, board)
+    assert "  61 %  10 ticks/s | " in shown(display, clock, screen, 1106.0, 61, board)
+
+
 def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     plain = make_display(screen, columns=0, total_ticks=None, colors={}, clock=clock)

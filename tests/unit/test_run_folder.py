@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.formats import PlanFile, write_document
-from arena.records.lock import RunLock, is_left, refuse_locked
+from arena.records.lock import FAILED, RunLock, is_left, refuse_locked
 
 
 def started(path: Path) -> RunFolder:
@@ -98,9 +98,42 @@ def test_run_that_ended_in_its_first_leg_makes_room(tmp_path: Path) -> None:
     assert {path.name for path in folder.path.iterdir()} == {"checkpoints", "lock", "logs"}
 
 
+@pytest.mark.parametrize("make", [failed, unbegun])
+def test_failed_run_without_a_result_leaves_its_numbered_name_free(
+    make: Callable[[Path], RunFolder], tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "x")
+    (folder.path / "lock").write_text(FAILED)
+    assert RunFolder.open(tmp_path / "x").path == folder.path
+    assert {path.name for path in folder.path.iterdir()} == {"checkpoints", "lock", "logs"}
+    assert RunFolder.open(tmp_path / "x").path == tmp_path / "x-2", "the other run that has just claimed it keeps it"
+
+
+@pytest.mark.parametrize("keeps", ["result.json", "measures.jsonl", "episodes.jsonl", "x-2"])
+def test_failed_run_with_a_result_or_a_later_one_keeps_its_numbered_name(keeps: str, tmp_path: Path) -> None:
+    folder = failed(tmp_path / "x")
+    (folder.path / "lock").write_text(FAILED)
+    if keeps == "x-2":
+        (tmp_path / "x-2").mkdir()
+    else:
+        (folder.path / keeps).write_text("{}")
+    before = sorted(folder.path.rglob("*"))
+    assert RunFolder.open(tmp_path / "x").path == tmp_path / ("x-3" if keeps == "x-2" else "x-2")
+    assert sorted(folder.path.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     "more",
-    ["notes.txt", "human_games.jsonl", "boundaries/000000000040.json", "episodes.jsonl", "metrics.jsonl", "no plan"],
+    [
+        "notes.txt",
+        "human_games.jsonl",
+        "boundaries/000000000040.json",
+        "episodes.jsonl",
+        "metrics.jsonl",
+        "measures.jsonl",
+        "result.json",
+        "no plan",
+    ],
 )
 def test_run_that_has_something_to_keep_makes_no_room(more: str, tmp_path: Path) -> None:
     folder = failed(tmp_path / "x")

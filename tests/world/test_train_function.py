@@ -153,6 +153,20 @@ def test_run_whose_first_leg_has_failed_does_not_block_its_folder(tmp_path: Path
         arena.Trainer(config(), run_dir=tmp_path / "run")
 
 
+@pytest.mark.parametrize("worker", ["FailsAtInit", "FailsAtStep"])
+def test_run_that_fails_at_its_start_takes_no_numbered_name(
+    worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failing = {"blue": {"algorithm": f"faulty_workers:{worker}"}, "red": {"algorithm": "random"}}
+    for _ in range(2):
+        with pytest.raises(arena.RunFailed, match="blue"):
+            arena.train(config(policies=failing), ranks=1)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["duel"]
+    runs = [arena.train(config(), ranks=1) for _ in range(2)]
+    assert [run.run_dir.name for run in runs] == ["duel", "duel-2"]
+
+
 def test_resume_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     half, whole = made(), made(ticks=80)
     arena.train(half, tmp_path / "run", ranks=1)
