@@ -24,7 +24,7 @@ from arena.config.load import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
-from arena.game.arrays import is_finite, lost_value
+from arena.game.arrays import described, is_finite, lost_value
 from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of, mask_fault, missing_parts, no_op, row, stack, take_rows, unflatten
@@ -120,8 +120,9 @@ class Policy:
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
         if parts := missing_parts(self.observation_space, observation):
+            found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
             raise ValueError(
-                f"got an observation without {', '.join(parts)}, expected one of {self.observation_space} or a batch"
+                f"got {found} without {', '.join(parts)}, expected a sample of {self.observation_space} or a batch"
             )
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
@@ -133,7 +134,7 @@ class Policy:
                 single &= array.shape == leaf.shape
                 batched &= array.shape[1:] == leaf.shape
         if not single and not batched:
-            found = ", ".join(str(array.shape) for array in arrays)
+            found = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in zip(leaves, arrays, strict=True))
             raise ValueError(
                 f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
             )
