@@ -25,7 +25,7 @@ from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import described, is_finite, lost_value
-from arena.game.infos import fields_of
+from arena.game.infos import fields_of, warn_no_mask
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of, mask_fault, missing_parts, no_op, row, stack, take_rows, unflatten
 from arena.league import rounds_file
@@ -119,6 +119,9 @@ class Policy:
         """
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
+        if mask is None and self._mask_size:
+            who = f"a {type(self.algorithm).__name__} with {self.action_space} is asked for an action with"
+            warn_no_mask(who, "the infos of its game have 'action_mask'")
         if parts := missing_parts(self.observation_space, observation):
             found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
             raise ValueError(

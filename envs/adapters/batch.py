@@ -168,12 +168,9 @@ class BatchedLanes:
                 lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
                 if array.shape != leaf.shape[1:] or lost is not None:
                     found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
-                    part, at = (
-                        list(spaces.leaf_spaces(space))[number],
-                        spaces.leaves_of(space, ragged=True)[number].place,
-                    )
-                    text = f"an observation{at} {found}; its space {part} has {leaf.dtype} {leaf.shape[1:]}"
-                    raise self._wrong(text, lane, entity)
+                    place = spaces.leaves_of(space, ragged=True)[number].place
+                    needs = f"its space {list(spaces.leaf_spaces(space))[number]} has {leaf.dtype} {leaf.shape[1:]}"
+                    raise self._wrong(f"an observation{place} {found}; {needs}", lane, entity)
                 leaf[lane] = array
         infos = []
         for entity, (info, mask) in enumerate(zip(lane_step.infos, self._masks, strict=True)):
@@ -182,7 +179,7 @@ class BatchedLanes:
                 if mask is not None and MASK not in info:
                     over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
                     if lane_step.active[entity] and not (over or self._ended[lane, entity]):
-                        warn_no_mask(self.interface.entities[entity])
+                        warn_no_mask(f"the game gave {self.interface.entities[entity]!r}")
                     mask[lane] = 1
                 elif mask is not None:
                     fault = write_mask(self.interface.action_spaces[entity], info.pop(MASK), mask[lane])

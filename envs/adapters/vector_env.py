@@ -223,7 +223,7 @@ class VectorGame:
                     if fault is not None:
                         raise GameError(fault, entity="agent_0", lane=lane)
                 elif acts:
-                    warn_no_mask("agent_0")
+                    warn_no_mask("the game gave 'agent_0'")
         listed = [[of_lanes.get(lane, {})] for lane in range(lanes)] if any(of_lanes.values()) else None
         return Frame([shown], active[:, None], [mask], listed)
 
