@@ -10,6 +10,7 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
 from arena.game.arrays import described, is_finite, lost_value
-from arena.game.infos import fields_of, warn_no_mask
+from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of, mask_fault, missing_parts, no_op, row, stack, take_rows, unflatten
 from arena.league import rounds_file
@@ -83,7 +84,7 @@ class Policy:
         declared = getattr(algorithm if self._served is None else self._served, "memory_size", None)
         self.remembers = in_actor or declared != 0
         self._says = self.remembers and declared is not None
-        self._make, self._plays, self._mask_size = make, plays, mask_size
+        self._make, self._plays, self._mask_size, self._warned = make, plays, mask_size, False
         self.reset()
 
     def __repr__(self) -> str:
@@ -119,9 +120,6 @@ class Policy:
         """
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
-        if mask is None and self._mask_size:
-            who = f"a {type(self.algorithm).__name__} with {self.action_space} is asked for an action with"
-            warn_no_mask(who, "the infos of its game have 'action_mask'")
         if parts := missing_parts(self.observation_space, observation):
             found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
             raise ValueError(
@@ -150,6 +148,10 @@ class Policy:
                 raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
         if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
             raise ValueError(f"the mask has {fault}")
+        if mask is None and self._mask_size and not self._warned:
+            self._warned = True
+            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
+            warnings.warn(text, stacklevel=2)
         if single:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
@@ -490,7 +492,8 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
         raise ConfigError(message, source=str(folder.path))
     if not spec_of(_algorithm(folder, policy, config, tick).cls).exports:
         raise ConfigError(
-            f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",
+            f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported(); see "
+            "docs/dict-and-masks.md",
             source=str(folder.path),
         )
     if file is None:
