@@ -9,6 +9,7 @@ Masks, sampling and bounds are not in the module: `decoding` describes how actio
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import math
 import warnings
@@ -189,7 +190,9 @@ def onnx_bytes(exported: Exported) -> bytes:
     """
     # Two rows: torch would make a constant of 1.
     rows = tuple(torch.from_numpy(np.zeros((2, *one["shape"]), one["dtype"])) for one in exported.inputs)
-    axes = (tuple({0: torch.export.Dim("batch")} for _ in rows),)
+    axes: tuple[Any, ...] = tuple({0: torch.export.Dim("batch")} for _ in rows)
+    if any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(exported.module.forward).parameters.values()):
+        axes = (axes,)  # a module of another algorithm may name its inputs
     logger = logging.getLogger("torch.onnx")  # reports missing packages and deprecated names of torch itself
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -9,6 +9,7 @@ from arena.cli.arguments import non_negative_int
 from arena.records.faults import fault_of, fault_text
 from arena.records.journal import JournalReader
 from arena.records.lock import has_failed
+from arena.records.outcome import WITHOUT_OPPONENT
 from arena.terminal.output import say
 
 
@@ -51,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.pairs:
             say("\n".join(["", *pair_lines(payoffs_of(table, timeline))]))
     else:
-        say("\n".join(["no two players have met in a game that counts", *table.without_winner]))
+        line = f"no two players have met in a game that counts; {WITHOUT_OPPONENT}"
+        say("\n".join([line, *table.without_winner]))
     if has_failed(run.folder) and not arguments.json:
         faults = [*JournalReader(run.folder / "faults.jsonl").made(fault_of, missing_ok=True)]
         say("; ".join(["the run has failed", *map(fault_text, faults[-1:])]))

@@ -20,6 +20,7 @@ from arena.external.samples import checked_reward, fitted, fitted_mask
 from arena.external.slots import Ask, End
 from arena.game.api import Info
 from arena.game.arrays import copied
+from arena.game.infos import warn_no_mask
 
 
 class Actor(ABC):
@@ -115,6 +116,8 @@ class EntityLink:
 
     def fitted_mask(self, mask: Any) -> Any:
         """The mask as int8 [mask_size], None: all actions are allowed; `bad_mask` if it does not fit."""
+        if mask is None and self.mask_size:
+            warn_no_mask(f"the game gave {self.name!r}", "its interface has masks")
         return fitted_mask(self.action_space, self.mask_size, mask, self.name)
 
     def ask(self, request: Ask) -> Forward | None:

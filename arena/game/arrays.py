@@ -55,6 +55,11 @@ def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
 _LIMITED = {"ii", "iu", "ui", "uu", "if", "uf", "ff"}
 
 
+def described(found: Any) -> str:
+    """What a message says of a wrong value: dtype and shape of an array, the class of anything else."""
+    return f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
+
+
 @cache
 def _limits(dtype: np.dtype[Any], *, integers: bool) -> tuple[float, float]:
     """Between these numbers every one survives a conversion, of integers or of floats."""

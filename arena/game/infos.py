@@ -75,10 +75,9 @@ def fields_of(infos: Mapping[str, Any] | StepFields) -> StepFields:
 
 
 @cache  # once per process, which may create a game several times
-def warn_no_mask(entity: str) -> None:
-    """Logs that a game gave an entity that acts next no action mask, though its first reset had one."""
-    why = "the first reset had one: everything is allowed; a mask of ones says the same"
-    _log.warning("the game gave %r no action mask, though %s", entity, why)
+def warn_no_mask(who: str, masks: str = "the first reset had one") -> None:
+    """Logs that an entity that acts next has no action mask, though there are `masks`."""
+    _log.warning("%s no action mask, though %s: everything is allowed; a mask of ones says the same", who, masks)
 
 
 def refused_key(info: Mapping[Any, Any]) -> str | None:

@@ -230,25 +230,28 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
     """
     if source is None:
         raise TypeError(f"None is no batch of {space}; a sample is needed for each row")
-    for array, into in zip(flatten(space, source), flatten(space, target), strict=True):
-        _check_dtype(space, array, into)
+    for number, (array, into) in enumerate(zip(flatten(space, source), flatten(space, target), strict=True)):
+        _check_dtype(space, number, array, into)
         if array.shape != into.shape:
-            raise ValueError(f"a batch of {space} has the shape {into.shape}, got {array.shape}")
+            at = leaves_of(space, ragged=True)[number].place
+            raise ValueError(f"a batch of {space}{at} has the shape {into.shape}, got {array.shape}")
         into[rows] = array[rows]
 
 
 def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None:
     """Writes one sample into one or several rows of a batch; raises as `copy_rows`."""
-    for array, into in zip(flatten(space, sample), flatten(space, target), strict=True):
-        _check_dtype(space, array, into)
+    for number, (array, into) in enumerate(zip(flatten(space, sample), flatten(space, target), strict=True)):
+        _check_dtype(space, number, array, into)
         if array.shape != into.shape[1:]:
-            raise ValueError(f"a sample of {space} has the shape {into.shape[1:]}, got {array.shape}")
+            at = leaves_of(space, ragged=True)[number].place
+            raise ValueError(f"a sample of {space}{at} has the shape {into.shape[1:]}, got {array.shape}")
         into[rows] = array
 
 
-def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
+def _check_dtype(space: Space[Any], number: int, array: Array, into: Array) -> None:
     if array.dtype != into.dtype and (lost := lost_value(array, into.dtype)) is not None:
-        raise TypeError(f"the value {lost} for {space}, which holds {into.dtype}")
+        at = leaves_of(space, ragged=True)[number].place
+        raise TypeError(f"the value {lost} for {space}{at}, which holds {into.dtype}")
 
 
 def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:

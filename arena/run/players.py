@@ -32,6 +32,7 @@ from arena.plan.plan import MatchPlan
 from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import numbered
+from arena.records.outcome import WITHOUT_OPPONENT
 
 _NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -100,7 +101,7 @@ def players_of(sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained
     if len(chosen) < 2:
         raise ConfigError(
             f"a tournament needs two players, found {' and '.join(chosen) or 'none'}; name more runs, more "
-            "`--checkpoints`, or a configuration with other policies; `arena evaluate` plays without an opponent",
+            f"`--checkpoints`, or a configuration with other policies; {WITHOUT_OPPONENT}",
             source=", ".join(of.source.path for of in sources),
         )
     fresh = [
@@ -294,9 +295,9 @@ def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
     if len(sides) == 2:
         return sides
     seats = f"of {pluralize(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
-    remedy = "say `sides: [[0, ...], [...]]` where there are two, by the seats' places"
+    remedy = f"say `sides: [[0, ...], [...]]` where there are two, by the seats' places; {WITHOUT_OPPONENT}"
     if len(match.seats) == 1:
-        remedy = "`arena evaluate` plays without an opponent"
+        remedy = WITHOUT_OPPONENT
     raise ConfigError(f"a match {seats}; two players meet where there are two sides: {remedy}", path=match.path)
 
 

@@ -25,7 +25,7 @@ from arena.config.load import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.game.api import Interface
-from arena.game.arrays import is_finite, lost_value
+from arena.game.arrays import described, is_finite, lost_value
 from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of, mask_fault, missing_parts, no_op, row, stack, take_rows, unflatten
@@ -85,7 +85,7 @@ class Policy:
         declared = getattr(algorithm if self._served is None else self._served, "memory_size", None)
         self.remembers = in_actor or declared != 0
         self._says = self.remembers and declared is not None
-        self._make, self._plays, self._mask_size = make, plays, mask_size
+        self._make, self._plays, self._mask_size, self._warned = make, plays, mask_size, False
         self._names = names  # of all entities that it plays; empty: not known
         self.reset()
 
@@ -123,8 +123,9 @@ class Policy:
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
         if parts := missing_parts(self.observation_space, observation):
+            found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
             raise ValueError(
-                f"got an observation without {', '.join(parts)}, expected one of {self.observation_space} or a batch"
+                f"got {found} without {', '.join(parts)}, expected a sample of {self.observation_space} or a batch"
             )
         arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
         single = batched = True
@@ -136,7 +137,7 @@ class Policy:
                 single &= array.shape == leaf.shape
                 batched &= array.shape[1:] == leaf.shape
         if not single and not batched:
-            found = ", ".join(str(array.shape) for array in arrays)
+            found = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in zip(leaves, arrays, strict=True))
             raise ValueError(
                 f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
             )
@@ -149,7 +150,8 @@ class Policy:
                 raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
         if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
             raise ValueError(f"the mask has {fault}")
-        if mask is None and info is None and self._mask_size:
+        if mask is None and self._mask_size and not self._warned:
+            self._warned = True
             text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
             warnings.warn(text, stacklevel=2)
         if single:
@@ -502,7 +504,8 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
         raise ConfigError(message, source=str(folder.path))
     if not spec_of(_algorithm(folder, policy, config, tick).cls).exports:
         raise ConfigError(
-            f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported()",
+            f"the algorithm {configured.algorithm!r} of {policy!r} cannot be exported: it has no exported(); see "
+            "docs/dict-and-masks.md",
             source=str(folder.path),
         )
     if file is None:

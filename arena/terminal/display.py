@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
@@ -30,33 +30,42 @@ Clock = Callable[[], float]
 DRAW_EVERY = 0.2  # seconds between two pictures on a terminal
 LINE_EVERY = 5.0  # seconds between two lines elsewhere
 _MOST_FROZEN = 3  # policies that the end of a run says: `--continue` takes over many snapshots
-RATE_WINDOW = 10.0  # seconds over which ticks per second are measured
+PAUSE = 10.0  # seconds without a tick that may be left out of the speed
 
 
 class Rate:
-    """Ticks per second over the last ten seconds."""
+    """Ticks per second of this leg, updates included; pauses of other causes, as of an external game, are left out.
+
+    A pause is left out if it is longer than ten seconds and all time counted before it, has no update in it, and does
+    not follow such a pause at once, as the ticks of a slow game do.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._points: deque[tuple[float, int]] = deque()
+        self._ticks, self._seconds = 0, 0.0  # that count
+        self._left_out = False  # the last pause
+        self._last: tuple[float, int, int] | None = None  # time of the last tick; ticks and updates
 
-    def add(self, ticks: int) -> None:
-        """Adds a count; counts in quick succession replace each other."""
-        now = self._clock()
-        if len(self._points) > 1 and now - self._points[-2][0] < DRAW_EVERY:
-            self._points[-1] = (now, ticks)
-        else:
-            self._points.append((now, ticks))
-        while len(points := self._points) > 2 and max(now - points[1][0], points[1][0] - points[0][0]) >= RATE_WINDOW:
-            points.popleft()  # too old, or before a pause, such as that of a game that runs elsewhere
+    def add(self, ticks: int, scoreboard: Scoreboard) -> None:
+        """Adds the ticks so far."""
+        now, updates = self._clock(), sum(score.updates for score in scoreboard.shown.values())
+        then, before, made = self._last or (now, ticks, updates)
+        if ticks > before:
+            self._left_out = not self._left_out and updates == made and now - then > max(PAUSE, self._seconds)
+            if not self._left_out:
+                self._ticks, self._seconds = self._ticks + ticks - before, self._seconds + now - then
+            then = now
+        elif now - then >= PAUSE:  # earlier it may be the update of the ticks before
+            updates = made
+        self._last = then, ticks, updates
 
     @property
     def per_second(self) -> float | None:
-        """None until time has passed."""
-        if not self._points:
-            return None
-        (began, first), (now, last) = self._points[0], self._points[-1]
-        return (last - first) / (now - began) if now > began else None
+        """None until time has passed; a pause that lasts counts up to the limit beyond which it may be left out."""
+        seconds = self._seconds
+        if self._last is not None:
+            seconds += min(self._clock() - self._last[0], max(PAUSE, seconds))
+        return self._ticks / seconds if seconds else None
 
 
 class PlainLines:
@@ -111,7 +120,7 @@ class PlainDisplay(PlainLines):
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
         """Prints a line if it is time."""
-        self._rate.add(ticks_done)
+        self._rate.add(ticks_done, scoreboard)
         self._pending = (ticks_done, scoreboard)
         if self._clock() >= self._line_at:
             self._print()
@@ -192,7 +201,7 @@ class LiveDisplay(LivePanel):
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
         """Draws if it is time."""
-        self._rate.add(ticks_done)
+        self._rate.add(ticks_done, scoreboard)
         self._pending = (ticks_done, scoreboard)
         if self._clock() >= self._draw_at:
             self._draw()

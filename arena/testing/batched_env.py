@@ -352,7 +352,11 @@ def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: Flags,
     for lane in np.flatnonzero(lanes):
         row = spaces.row(space, batched, lane)
         if not space.contains(row):  # not `must`: to write out every row costs more than all checks
-            raise ContractBroken(f"{where}: lane {lane} observes {row}; it must lie in {space}")
+            leaves, parts = spaces.leaves_of(space, ragged=True), spaces.leaf_spaces(space)
+            values = zip(leaves, parts, spaces.flatten(space, row), strict=True)
+            wrong = ((leaf.place, part, value) for leaf, part, value in values if not part.contains(value))
+            at, part, value = next(wrong, ("", space, row))
+            raise ContractBroken(f"{where}: lane {lane} observes{at} {value}; it must lie in {part}")
 
 
 def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: Flags, where: str) -> None:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from arena.errors import ArenaError, ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
-from arena.game.arrays import copied, lost_value
+from arena.game.arrays import copied, described, lost_value
 from arena.game.infos import MASK, warn_no_mask
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
-from envs.adapters.lane import LaneGame, LaneStep, several_agents
+from envs.adapters.lane import LaneGame, LaneStep, several_agents, write_mask
 
 
 class BatchedLanes:
@@ -59,7 +59,7 @@ class BatchedLanes:
             except (ConfigError, GameError) as error:
                 raise self._from(error, "reset", 0) from error
             mask_sizes = tuple(
-                known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
+                known or (size if size and MASK in info else 0)
                 for known, size, info in zip(mask_sizes, possible, infos, strict=True)
             )
         known = first.entities, first.observation_spaces, first.action_spaces, mask_sizes
@@ -173,7 +173,7 @@ class BatchedLanes:
                 arrays = []
             if len(arrays) != len(self._leaves[entity]):
                 missing = " and ".join(spaces.missing_parts(space, observation))
-                lacks = f"{missing}, a {type(observation).__name__}"
+                lacks = f"{missing}, {described(observation)}"
                 raise self._wrong(f"an observation without {lacks}; its space is {space}", lane, entity)
             for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
                 if number in ragged:
@@ -191,8 +191,9 @@ class BatchedLanes:
                 lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
                 if array.shape != leaf.shape[1:] or lost is not None:
                     found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
-                    text = f"an observation {found}; its space {space} has {leaf.dtype} {leaf.shape[1:]}"
-                    raise self._wrong(text, lane, entity)
+                    place = spaces.leaves_of(space, ragged=True)[number].place
+                    needs = f"its space {list(spaces.leaf_spaces(space))[number]} has {leaf.dtype} {leaf.shape[1:]}"
+                    raise self._wrong(f"an observation{place} {found}; {needs}", lane, entity)
                 leaf[lane] = array
         infos = []
         for entity, (info, mask) in enumerate(zip(lane_step.infos, self._masks, strict=True)):
@@ -202,18 +203,12 @@ class BatchedLanes:
             if mask is not None and MASK not in info:
                 over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
                 if lane_step.active[entity] and not (over or self._ended[lane, entity]):
-                    warn_no_mask(self.interface.entities[entity])
+                    warn_no_mask(f"the game gave {self.interface.entities[entity]!r}")
                 mask[lane] = 1
             elif mask is not None:
-                from_info = _array(info.pop(MASK))
-                fits = from_info.shape == mask.shape[1:] and from_info.dtype.kind in "biuf"
-                if fits:
-                    with np.errstate(invalid="ignore"):
-                        mask[lane] = from_info
-                    fits = from_info.dtype == mask.dtype or not np.count_nonzero(mask[lane] != from_info)
-                if not fits:
-                    found = f"the action mask {str(from_info)[:80]} of shape {from_info.shape}"
-                    raise self._wrong(f"{found}; expected {mask.shape[1:]} of 0 and 1", lane, entity)
+                fault = write_mask(self.interface.action_spaces[entity], info.pop(MASK), mask[lane])
+                if fault is not None:
+                    raise self._wrong(fault, lane, entity)
             infos.append(info)
         return infos
 
@@ -283,11 +278,3 @@ class BatchedLanes:
         with ExitStack() as stack:
             for game in self._games:
                 stack.callback(game.close)
-
-
-def _array(mask: Any) -> NDArray[Any]:
-    """A mask as an array; of objects where it is none, such as one array per choice of a MultiDiscrete."""
-    try:
-        return np.asarray(mask)
-    except ValueError:
-        return np.asarray(mask, object)

@@ -239,7 +239,7 @@ class ObservationWrapper(BatchedWrapper, ABC):
         space = self.game.interface.observation_spaces[entity]
         for leaf, array in zip(spaces.leaves_of(space), spaces.flatten(space, batch), strict=True):
             if array.dtype != leaf.dtype and (lost := lost_value(array[lanes], leaf.dtype)) is not None:
-                found = f"an observation with the value {lost}; its space {space}{leaf.place} has {leaf.dtype}"
+                found = f"an observation{leaf.place} with the value {lost}; its space {space} has {leaf.dtype}"
                 raise GameError(found, entity=self.interface.entities[entity])
         return batch
 

@@ -140,3 +140,18 @@ def several_agents(count: int) -> ConfigError:
         f"this gymnasium.Env has {count} agents (Tuple spaces, a reward for each), where Gymnasium has one; write it "
         "as a game of dictionaries by agent, with the wrapper in docs/environments.md under Games of dictionaries"
     )
+
+
+def write_mask(space: Space[Any], given: Any, into: NDArray[np.int8]) -> str | None:
+    """Writes the action mask of an info into a row [mask_size]; returns why it cannot; None: it is written."""
+    try:
+        mask = np.asarray(given)
+    except ValueError:  # such as one array per choice of a MultiDiscrete
+        mask = np.asarray(given, object)
+    if mask.shape == into.shape and mask.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore"):
+            into[:] = mask
+        if mask.dtype == into.dtype or not np.count_nonzero(into != mask):
+            return None
+    found = f"{' '.join(str(mask).split())[:80]} of shape {mask.shape}"
+    return f"the action mask {found}; expected {into.shape} of 0 and 1 for its {space}"

@@ -26,7 +26,7 @@ from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, S
 from arena.game.arrays import copied
 from arena.game.infos import FINAL_KEYS, MASK, warn_no_mask
 from envs.adapters.envpool_env import EnvPoolEnv
-from envs.adapters.lane import check_reset, returned
+from envs.adapters.lane import check_reset, returned, write_mask
 
 _OF_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 _MIXING = ("NormalizeObservation", "NormalizeReward")  # wrappers of Gymnasium with one state for all lanes
@@ -96,7 +96,7 @@ class VectorGame:
         if size:
             seeds: Any = [seed] * count if self._seeds_lanes else seed
             infos: Any = env.reset(seed=seeds)[1]
-            size = size if MASK in infos and np.shape(infos[MASK]) == (count, size) else 0
+            size = size if MASK in infos else 0
         self.interface = Interface(("agent_0",), (observed,), (acted,), (size,), joint=joint, holds_lanes=False)
         self._observations: Any = None  # of the last reset or step [N, ...]
         self._infos: Any = {}
@@ -218,9 +218,12 @@ class VectorGame:
         if mask is not None:
             for lane, acts in enumerate(active.tolist()):
                 info = of_lanes.get(lane, {})
-                if acts and MASK not in info:
-                    warn_no_mask("agent_0")
-                mask[lane] = info.pop(MASK, 1)
+                if MASK in info:
+                    fault = write_mask(self.interface.action_spaces[0], info.pop(MASK), mask[lane])
+                    if fault is not None:
+                        raise GameError(fault, entity="agent_0", lane=lane)
+                elif acts:
+                    warn_no_mask("the game gave 'agent_0'")
         listed = [[of_lanes.get(lane, {})] for lane in range(lanes)] if any(of_lanes.values()) else None
         return Frame([shown], active[:, None], [mask], listed)
 

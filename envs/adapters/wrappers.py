@@ -103,7 +103,7 @@ def _checked(env: Env) -> Env:
             return observation
         for leaf, array in zip(layout, arrays, strict=True):
             if (lost := lost_value(array, leaf.dtype)) is not None:
-                raise GameError(f"an observation with the value {lost}; its space {space}{leaf.place} has {leaf.dtype}")
+                raise GameError(f"an observation{leaf.place} with the value {lost}; its space {space} has {leaf.dtype}")
         return unflatten(space, [array.astype(leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)])
 
     return wrappers.TransformObservation(env, check, space)

@@ -20,6 +20,8 @@ from arena.game.arrays import lost_value
 from arena.game.spaces import as_action, empty_batch, stack, write_sample
 from arena.roles.environment.restart import RestartingGame
 from arena.roles.environment.validate import StepValidator
+from arena.testing import check_batched_env
+from arena.testing.batched_env import ContractBroken
 from envs.adapters import adapt
 from reused_games import Depth
 
@@ -98,6 +100,40 @@ def test_an_observation_that_loses_its_value_is_refused(kwargs: Any, words: str,
     game.step([np.zeros(2, np.int64)])
     with pytest.raises(GameError, match=f"an observation with the value {words}"):
         game.step([np.zeros(2, np.int64)])
+
+
+class Nested(Depth):
+    """A `Depth` whose observation is a part of a part."""
+
+    def __init__(self, image: Any = (0, 0), far: Any = (0.0, 0.0)) -> None:
+        parts = {"image": Box(0, 255, (2,), np.uint8), "far": spaces.Tuple([Box(-1, 1, (2,))])}
+        super().__init__(0, space=spaces.Dict(parts))
+        self.seen = {"image": np.array(image), "far": (np.array(far),)}
+
+    def reset(self, **options: Any) -> Any:
+        return self.seen, {}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"image": [0.0, 1.0]}, r"\['image'\] with the value 0.0 \(float64; use integers\); its space Box.* has uint8"),
+        ({"image": [1, 2, 3]}, r"\['image'\] int64 \(3,\); its space Box\(0, 255, \(2,\), uint8\) has uint8 \(2,\)"),
+        ({"far": [1.0]}, r"\['far'\]\[0\] float64 \(1,\); its space Box.* has float32 \(2,\)"),
+        ({"far": [1e300, 0]}, r"\['far'\]\[0\] with the value 1e\+300 \(float64\); its space Box"),
+        ({"far": [0, np.nan]}, r"\['far'\]\[0\] \[ 0., nan\]; expected finite numbers"),
+    ],
+    ids=["dtype", "shape", "nested shape", "nested dtype", "nan"],
+)
+def test_faulty_part_of_an_observation_is_named(kwargs: Any, words: str) -> None:
+    game = RestartingGame(lambda: adapt(Nested, kwargs, 1), lanes=range(1), seeds=[1], limit=None)
+    with pytest.raises(GameError, match=r"'agent_0' in lane 0 (an|the) observation" + words):
+        game.begin()
+
+
+def test_contract_check_names_the_part_that_is_out_of_bounds() -> None:
+    with pytest.raises(ContractBroken, match=r"lane 0 observes\['far'\]\[0\] \[0. 2.\]; it must lie in Box"):
+        check_batched_env(adapt(Nested, {"far": [0, 2]}, 1), ticks=1)
 
 
 def test_float64_observations_keep_all_digits() -> None:

@@ -421,7 +421,7 @@ def test_game_of_another_interface_ends_check_and_training_with_exit_2(
 
 
 @pytest.mark.parametrize(
-    ("game", "found"), [("Parts", "['there'], a dict"), ("Bare", "['here'] and ['there'], a ndarray")]
+    ("game", "found"), [("Parts", "['there'], a dict"), ("Bare", "['here'] and ['there'], float32 (1,)")]
 )
 def test_part_that_an_observation_lacks_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], game: str, found: str

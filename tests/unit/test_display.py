@@ -108,7 +108,9 @@ def test_speed_is_left_out_while_no_tick_is_played() -> None:
     display.start()
     assert "  100 %  - ticks/s | " in shown(display, clock, screen, 105.0, 10, board)
     assert "  100 % | " in shown(display, clock, screen, 120.0, 10, board)
-    assert "  110 %  0.067 ticks/s | " in shown(display, clock, screen, 135.0, 11, board)
+    assert "  110 %  - ticks/s | " in shown(display, clock, screen, 135.0, 11, board)
+    assert "  120 %  0.067 ticks/s | " in shown(display, clock, screen, 150.0, 12, board)
+    assert "  130 %  0.067 ticks/s | " in shown(display, clock, screen, 165.0, 13, board)
 
 
 def test_speed_after_a_pause_is_that_since_the_pause() -> None:
@@ -119,6 +121,37 @@ def test_speed_after_a_pause_is_that_since_the_pause() -> None:
     shown(display, clock, screen, 101.0, 10, board)
     shown(display, clock, screen, 1101.0, 11, board)
     assert "  61 %  10 ticks/s | " in shown(display, clock, screen, 1106.0, 61, board)
+
+
+def test_speed_counts_the_time_of_long_updates() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=1000, clock=clock)
+    display.start()
+    shown(display, clock, screen, 100.0, 0, board)
+    for update in range(5):  # 100 ticks in 5 s, then an update of 20 s: 4 ticks/s
+        for second in range(1, 26):
+            if second == 25:
+                board.update(UpdateRecord("blue", update + 1, 0, 0, 0.0, {"loss": 0.5}))
+            at, ticks = 100.0 + 25 * update + second, 100 * update + 20 * min(second, 5)
+            text = shown(display, clock, screen, at, ticks, board)
+            speed = re.search(r" ([0-9.]+) ticks/s", text)
+            assert not text or (speed and update < 2) or (speed and 4 <= float(speed[1]) <= 6), text
+
+
+def test_speed_forgets_the_idle_time_of_a_game_that_runs_elsewhere() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=10000, clock=clock)
+    display.start()
+    shown(display, clock, screen, 100.0, 0, board)
+    at, ticks = 160.0, 0  # a minute until its first game
+    for _ in range(3):
+        for _ in range(100):
+            at, ticks = at + 1, ticks + 10
+            shown(display, clock, screen, at, ticks, board)
+            board.update(UpdateRecord("blue", ticks, 0, ticks, 0.0, {}))
+            shown(display, clock, screen, at + 0.5, ticks, board)
+        at, ticks = at + 7200, ticks + 1
+        assert "  10 ticks/s | " in shown(display, clock, screen, at, ticks, board)
 
 
 def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:

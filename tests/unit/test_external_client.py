@@ -21,6 +21,7 @@ from arena.config.schema import TickRules
 from arena.external import ExternalClosed, ExternalError, PolicyClient
 from arena.external.http import HttpGames
 from arena.game.api import Interface
+from arena.game.infos import warn_no_mask
 from arena.testing import Played, check_external_games
 from external_actors import HttpWire
 from external_connections import INTERFACE, Playing, entities_of, free_port, play_episode
@@ -59,6 +60,18 @@ def test_clients_keep_the_contract_of_connections() -> None:
 def test_a_client_knows_the_spaces_and_the_policies() -> None:
     with Playing(served(INTERFACE), 1) as playing, PolicyClient(playing.games.address) as client:
         assert (client.interface, client.policies) == (INTERFACE, ("blue", "red"))
+
+
+def test_request_without_a_mask_warns_once(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
+    warn_no_mask.cache_clear()
+    with PolicyClient(playing.games.address) as client:
+        client.start_episode("a")
+        client.get_action("a", SEEN, mask=[1, 1, 1])
+        assert not caplog.messages
+        client.get_action("a", SEEN)
+        client.get_action("a", SEEN)
+    (line,) = caplog.messages
+    assert line.startswith("the game gave 'hero' no action mask, though its interface has masks: everything is allowed")
 
 
 def test_a_wrong_call_is_refused_by_its_code_and_the_episode_goes_on(playing: Playing) -> None:

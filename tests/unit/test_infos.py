@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import VectorEnv
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from arena.errors import GameError
 from arena.game.api import Interface
@@ -137,7 +140,7 @@ def test_a_games_keys_are_data_on_every_face(external: bool) -> None:
         assert infos.fields[2:] == (None,) * 6 and "void" not in infos
 
 
-@pytest.mark.parametrize("key", ["final_obs", "final_info", "_final_obs", "action_mask"])
+@pytest.mark.parametrize("key", ["final_obs", "final_info", "_final_obs"])
 def test_keys_of_vector_environments_are_refused_by_name(key: str) -> None:
     game = adapt(Bits, {"keys": {key: [1, 1, 1]}}, 1)
     with pytest.raises(ContractBroken, match=f"the info '{key}'.* rename the key"):
@@ -146,6 +149,39 @@ def test_keys_of_vector_environments_are_refused_by_name(key: str) -> None:
     with pytest.raises(GameError, match=f"'agent_0' in lane 0 the info '{key}'.* rename the key"):
         played.begin()
     assert refused_key({"episode": {"r": 1}}) is None
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize(
+    ("space", "mask", "found", "needs"),
+    [
+        (Discrete(5), [1, 1, 1, 1], r"\[1 1 1 1\] of shape \(4,\)", r"\(5,\)"),
+        (Discrete(5), np.zeros((5, 1)), r"\[\[0\.\].* of shape \(5, 1\)", r"\(5,\)"),
+        (MultiDiscrete([2, 3]), [1, 1], r"\[1 1\] of shape \(2,\)", r"\(5,\)"),
+        (MultiDiscrete([2, 3]), [[1, 1], [1, 1, 1]], r"\[list.* of shape \(2,\)", r"\(5,\)"),
+    ],
+    ids=["short", "of two axes", "one item per choice", "one list per choice"],
+)
+def test_mask_of_another_length_names_the_entity_and_its_space(
+    space: Any, mask: Any, found: str, needs: str, vector: bool
+) -> None:
+    class Masked(Bits):
+        action_space = space
+
+    class MaskedVector(VectorEnv[Any, Any, Any]):
+        metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        single_observation_space, single_action_space = Box(0, 1, (1,)), space
+        observation_space, action_space, num_envs = Box(0, 1, (1, 1)), batch_space(space, 1), 1
+
+        def reset(self, **options: Any) -> Any:
+            masks = np.empty(1, object)
+            masks[0] = mask
+            return np.zeros((1, 1), np.float32), {"action_mask": masks}
+
+    game = adapt(MaskedVector, {}, 1) if vector else adapt(Masked, {"keys": {"action_mask": mask}}, 1)
+    words = rf"the game gave 'agent_0' in lane 0 the action mask {found}; expected {needs} of 0 and 1 for its "
+    with pytest.raises(GameError, match=words + re.escape(str(space))):
+        game.reset(np.ones(1, np.bool_))
 
 
 @pytest.mark.parametrize("mask", [[0.5, 1], [256, 1], [1, -1], [1], ["a", "b"]], ids=str)

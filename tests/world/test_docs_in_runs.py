@@ -16,12 +16,16 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
+import arena
 import readme
 from arena.cli.main import main
 from arena.cli.play import human
+from arena.game.spaces import flatten, stack
 from arena.records.journal import JournalReader
 from arena.registry import REGISTERED
 from in_process import one_match
@@ -202,6 +206,21 @@ def test_torch_worker_learns_and_is_resumed(tmp_path: Path) -> None:
     assert sum(returns[-100:]) > 3 * sum(returns[:100])
     later = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "resumed" / "episodes.jsonl")]
     assert sum(later[-100:]) > 3 * sum(later[:100])
+
+
+def test_worker_with_masks_learns_and_its_export_plays_as_it_does(tmp_path: Path) -> None:
+    write_files(tmp_path, readme.PAGES["docs/dict-and-masks.md"])
+    with working_directory(tmp_path):
+        assert main(["train", "orchard.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
+        assert arena.export("run:learner").verified
+        policy = arena.load_policy("run:learner")
+        returns = [line["seats"][0]["return"] for line in JournalReader(Path("run/episodes.jsonl"))]
+    space = policy.observation_space
+    space.seed(1)
+    seen, masks = stack(space, [space.sample() for _ in range(64)]), np.tile(np.int8([1, 1, 0]), (64, 1))
+    (logits,) = policy.algorithm.exported().module(*map(torch.as_tensor, flatten(space, seen)))
+    assert policy.act(seen, mask=masks).tolist() == logits[:, :2].argmax(1).tolist()
+    assert sum(returns[:100]) < 100 and sum(returns[-100:]) > 130, "the shortest ways earn 1.6 on average"
 
 
 def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import arena
 from arena import ConfigError, Trainer, registry
 from arena.cli import serve
-from arena.config import load_config
+from arena.config import load_config, parse_config
 from arena.game.spaces import row, stack
 from arena.records.folder import RunFolder
 from arena.seat.play import play
@@ -216,6 +216,33 @@ def test_own_algorithms_act_as_in_their_face(tmp_path: Path) -> None:
     assert gym.act(three, {"_final_obs": np.array([True, False, False])}).tolist() == [0, 1, 1]
     with pytest.raises(ConfigError, match="has the face parallel alone; outside of a run policies act by"):
         loaded(Parallel)
+
+
+@pytest.mark.parametrize("how", [None, {}, {"action_maks": [1, 0]}, [{}]], ids=str)
+@pytest.mark.parametrize("options", [{}, GRU], ids=["plain", "gru"])
+def test_policy_of_a_game_with_masks_warns_once_without_one(how: Any, options: Any, tmp_path: Path) -> None:
+    game = {"make": "games:Narrow"}
+    one = one_match(game, {"p": {"algorithm": "ppo", "options": options | {"n_steps": 4}}}, ticks=4)
+    with Trainer(one, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        seen = np.ones((1, 1), np.float32) if isinstance(how, list) else np.ones(1, np.float32)
+        for policy in (arena.load_policy(f"{tmp_path / 'run'}:p"), trainer.policy("p")):
+            policy.act(seen, mask=np.ones((*seen.shape[:-1], 3), np.int8))
+            with pytest.warns(UserWarning, match="no mask, though the game has masks"):
+                policy.act(seen, how)
+            policy.act(seen, how)  # a second warning would be an error
+
+
+def test_observation_without_parts_is_described() -> None:
+    one = one_match({"make": "games:EverySpace"}, {"p": {"algorithm": "ppo"}}, ticks=1)
+    config = parse_config({"name": "test", **one}, source="")
+    policy = configured_policy(config, None, "p")
+    for sample, words in (
+        (np.zeros((4, 4, 3), np.uint8), r"got an array uint8 \(4, 4, 3\) without \["),
+        ({}, r"got a dict without \["),
+    ):
+        with pytest.raises(ValueError, match=words):
+            policy.act(sample)
 
 
 def test_an_entity_of_a_team_is_named_and_what_is_missing_too(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.arrays import LARGEST, is_finite, lost_value
+from arena.game.arrays import LARGEST, described, is_finite, lost_value
 from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, allows_some, flatten, is_ragged, leaves_of, take_rows
@@ -73,7 +73,7 @@ class StepValidator:
         self._check_flags("truncated", step.truncated)
         rewards = step.rewards
         if getattr(rewards, "shape", None) != self._shape or rewards.dtype.kind not in _REAL:
-            raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
+            raise GameError(f"rewards as {described(rewards)}; expected float64 {self._shape}")
         if rewards.dtype != _FLOAT and (lost := lost_value(rewards, _FLOAT)) is not None:
             raise GameError(f"rewards with the value {lost}, which float64 does not hold")
         for lane, entity in np.argwhere(~(np.abs(rewards) <= LARGEST))[:1].tolist():
@@ -150,7 +150,7 @@ class StepValidator:
                     continue
                 expected = (self._shape[0], self._interface.mask_sizes[entity])
                 if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
-                    raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
+                    raise self._error(entity, f"action masks as {described(mask)}; expected int8 {expected}")
                 if mask.size and (mask.max() > 1 or mask.min() < 0):
                     for lane in np.flatnonzero(lanes & ((mask > 1) | (mask < 0)).any(axis=1)).tolist():
                         found = f"the action mask {_shortened(mask[lane])}; expected 0 (forbidden) and 1 (allowed)"
@@ -166,7 +166,7 @@ class StepValidator:
 
     def _check_flags(self, name: str, flags: Any) -> None:
         if getattr(flags, "shape", None) != self._shape or flags.dtype.kind != "b":
-            raise GameError(f"{name} as {_described(flags)}; expected bool {self._shape}")
+            raise GameError(f"{name} as {described(flags)}; expected bool {self._shape}")
 
     def _check_observation(self, entity: int, observed: Any, lanes: NDArray[np.bool_]) -> None:
         space = self._interface.observation_spaces[entity]
@@ -184,12 +184,12 @@ class StepValidator:
                 continue
             shape, part = (size, *leaf.shape), leaf.place
             if self._columns[entity] is not None and not isinstance(array, np.ndarray):
-                raise self._error(entity, f"observations{part} as {_described(array)}; expected an array {shape}")
+                raise self._error(entity, f"observations{part} as {described(array)}; expected an array {shape}")
             lost = None
             if array.dtype != leaf.dtype:  # rows of other lanes may hold anything
                 lost = lost_value(array[lanes] if len(array) == len(lanes) else array, leaf.dtype)
             if array.shape != shape or lost is not None:
-                found = f"as {_described(array)}" if lost is None else f"with the value {lost}"
+                found = f"as {described(array)}" if lost is None else f"with the value {lost}"
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
                 raise self._error(entity, f"observations{part} {found}; {expected}")
             if is_finite(array):
@@ -227,7 +227,7 @@ class StepValidator:
         """Checks form and, unless they are checked as units, that all numbers are finite."""
         if not isinstance(found, Ragged):
             expected = f"expected a Ragged of {self._shape[0]} rows"
-            raise self._error(entity, f"observations{leaf.place} as {_described(found)}; {expected}")
+            raise self._error(entity, f"observations{leaf.place} as {described(found)}; {expected}")
         lost = lost_value(found.values, leaf.dtype)
         if len(found) != self._shape[0] or found.shape != leaf.shape or lost is not None:
             value = "" if lost is None else f" with the value {lost}"
@@ -246,7 +246,7 @@ class StepValidator:
         try:
             return flatten(space, observed) if columns is None else columns.flatten(observed)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            found = f"observations as {_described(observed)}; expected a batch of the space {space}"
+            found = f"observations as {described(observed)}; expected a batch of the space {space}"
             raise self._error(entity, found) from error
 
     def _check_infos(self, infos: Sequence[Sequence[Info]] | None, lanes: NDArray[np.bool_]) -> None:
@@ -289,10 +289,6 @@ def _has_others(values: NDArray[Any], choices: tuple[Any, Any]) -> bool:
     """Whether any value is none of the choices."""
     low, high = choices
     return bool(np.count_nonzero(values < low) or np.count_nonzero(values > high))
-
-
-def _described(found: Any) -> str:
-    return f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
 
 
 def _shortened(values: NDArray[Any]) -> str:
