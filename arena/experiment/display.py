@@ -63,9 +63,9 @@ class Progress:
 
     @property
     def best(self) -> str:
-        """The best combination so far, in a line; empty without a value."""
+        """The best combination so far, in a line; empty without a value, or while no trial has ended."""
         ranking = rank(self.rows, self.metric)
-        if ranking.best is None:
+        if ranking.best is None or not any(State(row.state).is_over for row in self.rows):
             return ""
         first = ranking.combinations[0]
         return f"best so far: {combination_text(first, labels_of(self.rows))}: {mean_text(first)}"

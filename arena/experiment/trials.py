@@ -29,6 +29,7 @@ from arena.experiment.variation import (
     grid,
     in_order,
     labels,
+    short_text,
     value_text,
     without_forms,
 )
@@ -183,7 +184,8 @@ class Trials:
     def tag(self, trial: Trial) -> str:
         """The words of a trial as a part of the name of its folder; empty where nothing varies."""
         seed = trial.seed if self.file.config.repeat > 1 and "seed" not in trial.params else None
-        return _UNSAFE.sub("_", self.text(trial.variant, trial.params, seed))[:_LONGEST_TAG]
+        drawn = {path: float(short_text(one)) if isinstance(one, float) else one for path, one in trial.params.items()}
+        return _UNSAFE.sub("_", self.text(trial.variant, drawn, seed))[:_LONGEST_TAG]
 
     def combinations(self, draws: Sequence[Mapping[str, Any]] = ({},)) -> Iterator[tuple[Variant, dict[str, Any]]]:
         """The combinations of the grids with each of the draws of a search, in order.

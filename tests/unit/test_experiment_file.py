@@ -102,6 +102,12 @@ def test_names_of_folders_keep_safe_characters_and_are_short() -> None:
     tags = [plan.trials.tag(trial) for trial in plan.known]
     assert tags[0] == "hidden_sizes=_64,64_"
     assert len(tags[1]) == 100
+    drawn = planned(set={RATE: {"grid_search": [0.0016247690177361863, 0.003, 1]}})
+    assert [drawn.trials.tag(trial) for trial in drawn.known] == [
+        "learning_rate=0.00162477",
+        "learning_rate=0.003",
+        "learning_rate=1",
+    ]
 
 
 def test_digests_differ_by_run_but_not_by_name_or_stop() -> None:

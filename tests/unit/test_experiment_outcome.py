@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from arena.experiment.config import MetricConfig
-from arena.experiment.display import outcome_lines
+from arena.experiment.display import Progress, outcome_lines
 from arena.experiment.outcome import rank
 from arena.experiment.values import FollowedResults, TrialRow, judged
 from arena.records.result_file import numbers
@@ -32,6 +32,15 @@ def rows(values: Sequence[Sequence[float | None]]) -> list[TrialRow]:
         for place, held in enumerate(values)
         for seed, value in enumerate(held)
     ]
+
+
+def test_progress_names_no_best_before_a_trial_has_ended() -> None:
+    shown = Progress(10, 2, METRIC)
+    running, ended = row(0, {"x": 0}, 0, 1.0, "running"), row(1, {"x": 1}, 0, 2.0)
+    shown.take([running])
+    assert shown.best == ""
+    shown.take([running, ended])
+    assert shown.best == "best so far: x=1: 2"
 
 
 def test_combinations_are_ranked_by_mean_with_student_intervals() -> None:

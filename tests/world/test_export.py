@@ -285,7 +285,10 @@ def test_engine_that_differs_is_exit_1_and_leaves_eager(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{run}:red"], "the algorithm 'random' of 'red' cannot be exported: it has no exported()"),
+        (
+            ["{run}:red"],
+            "the algorithm 'random' of 'red' cannot be exported: it has no exported(); see docs/dict-and-masks.md",
+        ),
         (["{run}:bleu"], "there is no policy 'bleu'; did you mean 'blue'?"),
         (["{run}:blue@61"], "there is no checkpoint '61' of 'blue'"),
         (["{run}:blue", "--output", "{run}"], "holds other files"),
