@@ -59,7 +59,8 @@ class Connection:
         finished: the accounts of games that are over and have not been recorded.
         wake: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
-        waiting: called before each wait for games; returns seconds after which the wait is to end, None: any.
+        waiting: called before each wait for games, with the number of ticks in progress, 0 or 1; returns seconds after
+            which the wait is to end, None: any.
         announced_address: the address that the root knows.
         exhausted: whether the root knows that no game will come any more.
 
@@ -80,7 +81,7 @@ class Connection:
         self.wake: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
-        self.waiting: Callable[[], float | None] = lambda: None
+        self.waiting: Callable[[int], float | None] = lambda unfinished: None
         self.announced_address = ""
         self.exhausted = False
         self.games = self._open()

@@ -96,6 +96,8 @@ def flag(value: Any) -> bool:
     """A flag of the game as a bool; raises `GameError` for what is none, such as None or a text."""
     if value is True or value is False:
         return value
+    if isinstance(value, np.bool_) or (type(value) is int and value in (0, 1)):  # the line below takes 30 times as long
+        return bool(value)
     found = np.asarray(value)
     if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
         raise GameError(f"{value!r:.80} as the flag of an end; expected true or false, for each entity")
