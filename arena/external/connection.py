@@ -89,6 +89,7 @@ class Connection:
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
         self._counted = Counts()
+        self._refused = 0  # requests of games that were replaced
         self.pause(True)
 
     def _open(self) -> ExternalGames:
@@ -139,7 +140,7 @@ class Connection:
             held=table.running,
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
-            **{**asdict(counts), "refused": getattr(self.games, "refused", counts.refused)},
+            **{**asdict(counts), "refused": self._refused + getattr(self.games, "refused", counts.refused)},
             **({} if report is None else report()),
         )
 
@@ -151,6 +152,7 @@ class Connection:
     def remake(self) -> None:
         """Replaces games that have failed while they were played; the table, whose games are all lost, stays."""
         self.close("failed")
+        self._refused += getattr(self.games, "refused", 0)
         self.games = self._open()
         self.games.pause(False)
 

@@ -97,7 +97,7 @@ class HostedGames:
     close_quietly = close
 
     def _form(self, unfinished: int) -> None:
-        """Waits until a tick can be formed; other roles of the process run meanwhile. `unfinished` ticks end with it."""
+        """Waits until a tick can be formed; other roles run meanwhile. `unfinished` ticks end with it."""
         connection, table = self._connection, self.table
         while True:
             again = self._guarded(lambda: connection.games.poll(table))
