@@ -51,21 +51,21 @@ class LaneGame(ABC):
     def __init__(self, env: Any) -> None:
         self._env = env
         for name in ("reset", "step"):
-            own = _own(env, name)
+            game = _find_defining(env, name)
             try:
-                arguments = dict.fromkeys(taken_by(own)) if name == "reset" else {}
-                inspect.signature(getattr(own, name)).bind(*([{}] if name == "step" else []), **arguments)
+                arguments = dict.fromkeys(taken_by(game)) if name == "reset" else {}
+                inspect.signature(getattr(game, name)).bind(*([{}] if name == "step" else []), **arguments)
             except TypeError as error:
                 form = "reset(self, *, seed=None, options=None)" if name == "reset" else "step(self, actions)"
                 raise ConfigError(
-                    f"{name}() of {type(own).__name__}: {error}; expected {form}{self.where(name)}"
+                    f"{name}() of {type(game).__name__}: {error}; expected {form}{self.where(name)}"
                 ) from error
             except (AttributeError, ValueError):  # made at its first call; a compiled method tells no signature
                 continue
 
     def where(self, method: str) -> str:
         """Where the class of the game, or of a wrapper of the user's, defines a method, as ` (file, line n)`."""
-        return where_defined(type(_own(self._env, method)), method)
+        return where_defined(type(_find_defining(self._env, method)), method)
 
     @abstractmethod
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
@@ -94,7 +94,7 @@ class LaneGame(ABC):
             self._env.close()
 
 
-def _own(env: Any, method: str) -> Any:
+def _find_defining(env: Any, method: str) -> Any:
     """The game, or the wrapper of the user's around it that has a method of its own; other wrappers pass calls on."""
     while str(getattr(getattr(type(env), method, None), "__module__", "")).startswith((*_LIBRARIES, "envs.adapters.")):
         inside = getattr(env, "__dict__", {})
