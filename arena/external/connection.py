@@ -59,7 +59,8 @@ class Connection:
         finished: the accounts of games that are over and have not been recorded.
         wake: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
-        waiting: called before each wait for games; returns seconds after which the wait is to end, None: any.
+        waiting: called before each wait for games, with the number of ticks in progress, 0 or 1; returns seconds after
+            which the wait is to end, None: any.
         announced_address: the address that the root knows.
         exhausted: whether the root knows that no game will come any more.
 
@@ -80,7 +81,7 @@ class Connection:
         self.wake: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
-        self.waiting: Callable[[], float | None] = lambda: None
+        self.waiting: Callable[[int], float | None] = lambda unfinished: None
         self.announced_address = ""
         self.exhausted = False
         self.games = self._open()
@@ -88,6 +89,7 @@ class Connection:
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
         self._counted = Counts()
+        self._refused = 0  # requests of games that were replaced
         self.pause(True)
 
     def _open(self) -> ExternalGames:
@@ -138,7 +140,7 @@ class Connection:
             held=table.running,
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
-            **{**asdict(counts), "refused": getattr(self.games, "refused", counts.refused)},
+            **{**asdict(counts), "refused": self._refused + getattr(self.games, "refused", counts.refused)},
             **({} if report is None else report()),
         )
 
@@ -150,6 +152,7 @@ class Connection:
     def remake(self) -> None:
         """Replaces games that have failed while they were played; the table, whose games are all lost, stays."""
         self.close("failed")
+        self._refused += getattr(self.games, "refused", 0)
         self.games = self._open()
         self.games.pause(False)
 

@@ -299,8 +299,10 @@ class RepeatedRecords(logging.Filter):
 
     def flush(self) -> None:
         """Passes a record for those omitted in a minute that is over, with their number."""
-        for kind in [kind for kind in self._omitted if self._clock() - self._passed[kind] >= _RECORDS_S]:
-            record, count = self._omitted.pop(kind)
+        for kind in tuple(self._omitted):  # servers in other threads share this filter
+            if self._clock() - self._passed[kind] < _RECORDS_S or (omitted := self._omitted.pop(kind, None)) is None:
+                continue
+            record, count = omitted
             vars(record)["kind"] = kind  # also where it was the text
             record.msg, record.args = f"{record.getMessage()} ({count} times in {_RECORDS_S:g} s)", ()
             self._logger.handle(record)

@@ -329,8 +329,9 @@ def _claimed(path: Path, *, named: bool) -> Path:
                 found = f"the run folder {'holds files already' if path.is_dir() else 'is a file'}"
                 remedy = "continue a run with --resume, or name another folder"
                 raise ConfigError(f"{found}; {remedy}", source=str(path)) from error
-            if not later.exists() and has_failed(candidate) and _cleared(candidate):  # this ends `has_failed`
-                return candidate
+            with suppress(ConfigError, FileNotFoundError):  # another run claims it now
+                if not later.exists() and has_failed(candidate) and _cleared(candidate, if_failed=True):
+                    return candidate
     raise AssertionError("names do not end")
 
 
@@ -346,8 +347,10 @@ def free_path(path: Path) -> Path:
     return next(one for one in map(path.with_name, numbered(path.name)) if not one.exists())
 
 
-def _cleared(path: Path) -> bool:
+def _cleared(path: Path, *, if_failed: bool = False) -> bool:
     """Removes the run in a folder if it has ended before or in its first leg with no result on record.
+
+    With `if_failed` only if its last writer has ended with an error: of several runs that clear it at once, one does.
 
     Raises:
         ConfigError: a process writes into the folder.
@@ -360,7 +363,9 @@ def _cleared(path: Path) -> bool:
     own = folder.plan.exists() or _is_unbegun(path)  # else it may be a configuration of the user's own
     if has_played or foreign or not own or not all(map(_FIRST_BOUNDARY.fullmatch, ticks)):
         return False
-    with RunLock.take(path):
+    with RunLock.take(path) as lock:
+        if if_failed and not lock.after_failure:
+            return False
         for entry in found:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     return True

@@ -51,10 +51,11 @@ class RunLock:
     Args:
         path: the lock file.
         descriptor: of the open file that holds the lock; None: the file system knows no locks, nothing is held.
+        after_failure: whether the writer before had ended with an error, see `has_failed`.
     """
 
-    def __init__(self, path: Path, descriptor: int | None) -> None:
-        self.path = path
+    def __init__(self, path: Path, descriptor: int | None, *, after_failure: bool = False) -> None:
+        self.path, self.after_failure = path, after_failure
         self._descriptor = descriptor
         _LOCKS.add(self)
 
@@ -70,9 +71,10 @@ class RunLock:
         if not locked:
             os.close(descriptor)
             return cls(path, None)
+        after_failure = os.pread(descriptor, _MOST_BYTES, 0) == FAILED.encode()
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
         _write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
-        return cls(path, descriptor)
+        return cls(path, descriptor, after_failure=after_failure)
 
     @property
     def locked(self) -> bool:

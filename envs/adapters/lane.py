@@ -23,6 +23,7 @@ from arena.game.api import Info
 from arena.game.context import ARGUMENTS, taken_by
 from arena.registry import where_defined
 
+_LIBRARIES = ("gymnasium.", "pettingzoo.")
 _WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
 
 
@@ -49,21 +50,22 @@ class LaneGame(ABC):
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        inner = getattr(env, "unwrapped", env)
-        for name, args, named in (("reset", (), taken_by(inner)), ("step", ({},), ())):
+        for name in ("reset", "step"):
+            game = _find_defining(env, name)
             try:
-                inspect.signature(getattr(inner, name)).bind(*args, **dict.fromkeys(named))
+                arguments = dict.fromkeys(taken_by(game)) if name == "reset" else {}
+                inspect.signature(getattr(game, name)).bind(*([{}] if name == "step" else []), **arguments)
             except TypeError as error:
-                form = "reset(self, *, seed=None, options=None)" if named or name == "reset" else "step(self, actions)"
+                form = "reset(self, *, seed=None, options=None)" if name == "reset" else "step(self, actions)"
                 raise ConfigError(
-                    f"{name}() of {type(inner).__name__}: {error}; expected {form}{self.where(name)}"
+                    f"{name}() of {type(game).__name__}: {error}; expected {form}{self.where(name)}"
                 ) from error
             except (AttributeError, ValueError):  # made at its first call; a compiled method tells no signature
                 continue
 
     def where(self, method: str) -> str:
-        """Where the game's class defines a method, as ` (file, line n)`."""
-        return where_defined(type(getattr(self._env, "unwrapped", self._env)), method)
+        """Where the class of the game, or of a wrapper of the user's, defines a method, as ` (file, line n)`."""
+        return where_defined(type(_find_defining(self._env, method)), method)
 
     @abstractmethod
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep: ...
@@ -92,10 +94,22 @@ class LaneGame(ABC):
             self._env.close()
 
 
+def _find_defining(env: Any, method: str) -> Any:
+    """The game, or the wrapper of the user's around it that has a method of its own; other wrappers pass calls on."""
+    while str(getattr(getattr(type(env), method, None), "__module__", "")).startswith((*_LIBRARIES, "envs.adapters.")):
+        inside = getattr(env, "__dict__", {})
+        if (inner := inside.get("env", inside.get("aec_env"))) is None:
+            break
+        env = inner
+    return env
+
+
 def flag(value: Any) -> bool:
     """A flag of the game as a bool; raises `GameError` for what is none, such as None or a text."""
     if value is True or value is False:
         return value
+    if isinstance(value, np.bool_) or (type(value) is int and value in (0, 1)):  # the line below takes 30 times as long
+        return bool(value)
     found = np.asarray(value)
     if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
         raise GameError(f"{value!r:.80} as the flag of an end; expected true or false, for each entity")
@@ -129,7 +143,7 @@ def check_reset(env: Any) -> None:
                 f"{where_defined(type(env), 'reset')}"
             )
         wraps = any(f"{base.__module__}.{base.__name__}".startswith(_WRAPPERS) for base in type(env).__mro__)
-        if not getattr(type(env).reset, "__module__", "").startswith(("gymnasium.", "pettingzoo.")):
+        if not getattr(type(env).reset, "__module__", "").startswith(_LIBRARIES):
             wraps = False  # a wrapper's own `reset` may translate for what it holds
         env = vars(env).get("env", vars(env).get("aec_env")) if wraps else None
 

@@ -766,6 +766,34 @@ def test_a_method_that_cannot_be_called_is_named_with_its_line(
         adapt(Pennies, {}, 1)
 
 
+class Halves(gymnasium.Env[Any, Any]):
+    """A game whose methods take what those of Gymnasium do not."""
+
+    observation_space, action_space = Box(-1, 1, (1,), np.float32), Discrete(2)
+
+    def reset(self, level: int) -> Any:  # type: ignore[override]
+        return np.zeros(1, np.float32), {}
+
+    def step(self, left: bool, right: bool) -> Any:  # type: ignore[override]
+        return np.zeros(1, np.float32), float(left) - float(right), False, False, {}
+
+
+class Whole(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.env.reset(3)  # type: ignore[call-arg]
+
+    def step(self, action: Any) -> Any:
+        return self.env.step(action == 0, action == 1)  # type: ignore[call-arg]
+
+
+def test_a_wrapper_may_translate_for_a_game_with_other_methods() -> None:
+    env = adapt(lambda: Whole(Halves()), {}, 1)
+    env.reset(ONE)
+    assert env.step([np.array([0])]).rewards.tolist() == [[1.0]]
+    with pytest.raises(ConfigError, match=r"reset\(\) of Halves"):
+        adapt(lambda: gymnasium.Wrapper(Halves()), {}, 1)
+
+
 @pytest.mark.parametrize("ends", [(None, False), (False, {}), ("x", False), (2, False), (np.zeros(2, np.bool_), False)])
 def test_flags_that_are_no_truth_values_are_refused(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     env = adapt(Ticking, {}, 1)

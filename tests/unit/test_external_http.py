@@ -27,18 +27,23 @@ from hypothesis import strategies as st
 
 import external_actors
 import random_spaces
+from arena.config import parse_config
 from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external import ExternalError
 from arena.external.builtin_actors import Codec, raw_actor
+from arena.external.connection import Connection
 from arena.external.http import HttpGames
 from arena.external.http_connection import RepeatedRecords
 from arena.game.api import Interface
 from arena.game.spaces import flatten
+from arena.plan.build import make_plan
+from arena.preflight.examine import external_games
 from arena.testing import check_external_games
 from clock import Clock
 from external_actors import ONE, HttpWire, Reply, chunked, play_http, request
 from external_connections import INTERFACE, Playing, entities_of
+from in_process import one_match
 
 SEEN = b'{"observation": [1, 2]}'
 
@@ -851,6 +856,24 @@ def test_flood_of_refused_requests_is_one_line_of_the_log(caplog: pytest.LogCapt
     finally:
         games.close("over")
     assert caplog.messages == ["127.0.0.1: a request is refused: this is not HTTP/1.1"]
+
+
+def test_refused_requests_of_replaced_games_stay_counted() -> None:
+    game = {"make": "http", "kwargs": {"port": 0, "entities": ONE}}
+    plan = make_plan(
+        parse_config({"name": "x", **one_match(game, {"blue": {"algorithm": "random"}}, ticks=8)}, source="")
+    )
+    connection = Connection(lambda: external_games(plan.matches[0]), plan.matches[0], 0)
+    try:
+        for expected in (1, 2):
+            connection.pause(False)
+            with HttpWire(connection.games.address) as wire:
+                assert wire.step("tick", "none").status == 404
+            assert connection.counts(0, 0).refused == expected
+            connection.remake()
+            assert connection.counts(0, 0).refused == expected
+    finally:
+        connection.close("over")
 
 
 def test_occupied_port_is_a_configuration_error() -> None:

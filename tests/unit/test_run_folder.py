@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -107,6 +107,20 @@ def test_failed_run_without_a_result_leaves_its_numbered_name_free(
     assert RunFolder.open(tmp_path / "x").path == folder.path
     assert {path.name for path in folder.path.iterdir()} == {"checkpoints", "lock", "logs"}
     assert RunFolder.open(tmp_path / "x").path == tmp_path / "x-2", "the other run that has just claimed it keeps it"
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_runs_that_claim_a_failed_one_at_once_get_a_folder_each(
+    writes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that it has failed; the first one has cleared it, and may hold its lock already."""
+    folder = failed(tmp_path / "x")
+    (folder.path / "lock").write_text(FAILED)
+    monkeypatch.setattr("arena.records.folder.has_failed", lambda path: path.name == "x")
+    assert RunFolder.open(tmp_path / "x").path == folder.path
+    with RunLock.take(folder.path) if writes else nullcontext():
+        assert RunFolder.open(tmp_path / "x").path == tmp_path / "x-2"
+    assert folder.logs.is_dir()
 
 
 @pytest.mark.parametrize("keeps", ["result.json", "measures.jsonl", "episodes.jsonl", "x-2"])

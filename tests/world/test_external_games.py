@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from arena.preflight.examine import examine
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord
+from arena.records.recorder import InOrder
 from arena.roles.protocol import RoleFailed
 from arena.run.planning import checked_plan
 from external_actors import ONE
@@ -100,6 +102,22 @@ def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> N
     assert (last["ended"], last["held"], last["lost"], last["asks"]) == (3, 0, 0, 240)
     (place,) = msgspec.json.decode(found.folder.external.read_bytes())
     assert (place["kind"], place["address"], place["slots"]) == ("thread", "", 1)
+
+
+def test_reports_in_a_wait_leave_out_the_tick_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that has reached a tick reports no more episodes of it."""
+    add, reached, late = InOrder.add, dict[int, int](), list[tuple[int, int]]()
+
+    def noted(order: InOrder, rank: int, tick: int, episodes: Sequence[EpisodeRecord], *, last: bool = False) -> Any:
+        late.extend((episode.tick, reached[rank]) for episode in episodes if episode.tick <= reached.get(rank, 0))
+        reached[rank] = tick
+        return add(order, rank, tick, episodes, last=last)
+
+    monkeypatch.setattr("arena.roles.environment.environment._COUNT_SECONDS", 0.0)
+    monkeypatch.setattr(InOrder, "add", noted)
+    found = play(match("Line", steps=5, games=10), tmp_path)
+    assert len(found.episodes) == 10
+    assert not late
 
 
 @pytest.mark.parametrize(

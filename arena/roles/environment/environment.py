@@ -145,20 +145,23 @@ class Environment:
         """Ticks played by all lanes."""
         return min(block.tick for block in self._blocks)
 
-    def _report_in_wait(self) -> float | None:
-        """Reports what has happened before a wait for external games; returns the seconds until that is due."""
+    def _report_in_wait(self, unfinished: int) -> float | None:
+        """Reports what has happened before a wait for external games; returns the seconds until that is due.
+
+        Episodes may yet end with the `unfinished` tick: it is not reported as played.
+        """
         connection = self._connection
         if connection is None or not connection.uncounted:
             return None
         due = connection.counted_at + _COUNT_SECONDS - time.monotonic()
         if due > 0:
             return due
-        self._report(at_once=True)
+        self._report(at_once=True, unfinished=unfinished)
         return None
 
-    def _report(self, *, last: bool = False, at_once: bool = False) -> None:
+    def _report(self, *, last: bool = False, at_once: bool = False, unfinished: int = 0) -> None:
         """Reports the ticks that were played, and their episodes; sends what all matches of this rank have reported."""
-        self._reported = time.monotonic()
+        self._reported, tick = time.monotonic(), self.tick - unfinished
         finished: list[EpisodeRecord] = []
         for block in self._blocks:
             finished += block.finished
@@ -167,7 +170,7 @@ class Environment:
         for seat, *updates in zip(self._match.seats, *(block.logged for block in self._blocks), strict=True):
             if any(updates):
                 logged[seat.policy] = max(*updates, logged.get(seat.policy, 0))
-        self._reports.add(self._match.match, self.tick, finished, logged, last=last)
+        self._reports.add(self._match.match, tick, finished, logged, last=last)
         # The other matches of this rank may play, or wait, for long after one that ends before the leg does.
         ends_early = last and any(block.left for block in self._blocks)
         due = at_once or self._reported - self._reports.taken_at > self._report_seconds
@@ -179,4 +182,4 @@ class Environment:
                 self._report_place(connection)
             # Only the root knows, after the last message of a leg, whether the run ends with it.
             if at_once or last or self._reported - connection.counted_at > _COUNT_SECONDS:
-                self._send(connection.counts(self._match.match, self.tick))
+                self._send(connection.counts(self._match.match, tick))

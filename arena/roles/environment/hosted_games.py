@@ -67,7 +67,7 @@ class HostedGames:
     def begin(self) -> Frame:
         """Waits for the first tick of the leg; returns its frame."""
         self._connection.pause(False)
-        self._form()
+        self._form(0)
         return self.tick.begun
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -75,7 +75,7 @@ class HostedGames:
         answers = self.table.answers(actions)
         if len(answers.slots):
             self._guarded(lambda: self._connection.games.answer(answers))
-        self._form()
+        self._form(1)
         return self.tick.step
 
     def reset(
@@ -96,8 +96,8 @@ class HostedGames:
 
     close_quietly = close
 
-    def _form(self) -> None:
-        """Waits until a tick can be formed; other roles of the process run meanwhile."""
+    def _form(self, unfinished: int) -> None:
+        """Waits until a tick can be formed; other roles run meanwhile. `unfinished` ticks end with it."""
         connection, table = self._connection, self.table
         while True:
             again = self._guarded(lambda: connection.games.poll(table))
@@ -112,7 +112,7 @@ class HostedGames:
             tick = table.form(at_once=over or self._ends_early())
             if tick is not None:
                 break
-            waits = [one for one in (again, table.seconds(), connection.waiting()) if one is not None]
+            waits = [one for one in (again, table.seconds(), connection.waiting(unfinished)) if one is not None]
             self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
