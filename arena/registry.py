@@ -423,6 +423,7 @@ def environment_factory(make: str) -> Callable[..., Any]:
 
 
 def _callable(name: str, known: Mapping[str, Entry], what: str, verb: str) -> Callable[..., Any]:
+    _check_installed(name, known.get(name))
     found = load_object(_target(name, known, what))
     if not callable(found):
         raise ConfigError(f"{name!r} is {_article(found)}, not a callable that {verb} an environment")

@@ -17,7 +17,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -50,16 +49,13 @@ class HttpGames(RequestQueue):
         metrics: of `GET /metrics`.
 
     Raises:
-        ConfigError: an argument is wrong, or the extra `http` is not installed.
+        ConfigError: an argument is wrong.
     """
 
     Options = Settings
     own_limits = True
 
     def __init__(self, *, copy: int = 0, **kwargs: Any) -> None:
-        missing = [package for package in ("uvicorn", "httptools", "uvloop") if find_spec(package) is None]
-        if missing:
-            raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)")
         self._settings = settings = Settings.of(kwargs, copy)
         self._actor, interface = settings.actor_and_interface()
         super().__init__(interface)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import sys
 from collections.abc import Iterator
@@ -281,3 +281,10 @@ def test_an_override_is_blamed_for_the_option_that_it_set(tmp_path: Path) -> Non
     assert found == {"blue": f"{file} with --set {override}", "red": f"--set {override}"}
     error = ConfigError("", path="policies.red#3.options.n_steps")
     assert origin.blame(error).source == f"--set {override}"  # of one of several independent workers
+
+
+def test_games_over_http_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "httptools" else found(name))
+    with pytest.raises(ConfigError, match=r"needs the package 'httptools'.* \"mpi-policy-arena\[http\]\""):
+        registry.environment_factory("http")

@@ -12,7 +12,9 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
+from arena import registry
 from arena.cli.arguments import Parser, add_overrides, non_negative_int, port, positive_int
 from arena.config import overrides, yaml
 from arena.errors import ConfigError, nearest
@@ -80,17 +82,17 @@ def _run_actor(arguments: argparse.Namespace) -> int:
     from arena.config.matches import Match
     from arena.config.schema import Env
     from arena.external.connection import Connection
-    from arena.external.http import HttpGames
     from arena.plan.plan import MatchPlan, SeatPlan
     from arena.serving.server import Server
 
+    http_games: Any = registry.environment_factory("http")
     options = overrides.apply({}, arguments.overrides)[0]
-    known = set(HttpGames.Options.__struct_fields__) - {"port", "actor", "config", "entities", "like"}
+    known = set(http_games.Options.__struct_fields__) - {"port", "actor", "config", "entities", "like"}
     for key in options:
         if key not in known:
             raise ConfigError(f"there is no {key!r}; {nearest(key, known)}", path="--set")
     replies = {"tick": arguments.tick_reply.encode(), "end": arguments.end_reply.encode()}
-    games = HttpGames(**{**options, "port": arguments.port, "actor": _ACTOR, "config": replies})
+    games = http_games(**{**options, "port": arguments.port, "actor": _ACTOR, "config": replies})
     seat = SeatPlan(0, "fake", games.interface.entities)
     described = Match(env="fake", seats=("fake",), lanes=_SLOTS)
     match = MatchPlan(0, 0, 0, described, Env(make="http"), (seat,), path="--port")

@@ -98,7 +98,9 @@ class Root:
                 ready[message.role] = message
                 if report and time.monotonic() > last + _REPORT_SECONDS and len(ready) < len(self._others):
                     last = time.monotonic()
-                    self._display.message(f"{1 + len(ready)} of {len(self._run.roles)} roles are ready")
+                    self._display.message(
+                        f"{1 + len(ready)} of {len(self._run.roles)} roles are ready, the others start"
+                    )
             elif message is not None:
                 early.append(message)
         self._early = early
