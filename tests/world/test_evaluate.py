@@ -221,8 +221,11 @@ def test_self_play_leaves_the_other_side_to_an_opponent(command: Command, tmp_pa
     data["envs"]["game"]["kwargs"]["team_size"] = size
     league = play(data, tmp_path).folder.path
     assert all(seat["policy"] == "blue" for line in plan(league)["matches"] for seat in line["seats"])
-    (line,) = titles(evaluate(command, league, "--against", "random"))
-    assert line == "blue at its last checkpoint against random"
+    alone, *_ = evaluate(command, league)
+    assert re.match(r"blue at its last checkpoint: \d+ episodes, against itself, return ", alone)
+    (line,) = evaluate(command, league, "--against", "random")
+    assert "won " in line
+    assert titles([line])[0] == "blue at its last checkpoint against random"
     records = league / "evaluations" / "blue-last-against-random"
     assert players(records) == {("blue",) * size + ("opponent",) * size}
 
