@@ -18,7 +18,7 @@ from arena.roles.protocol import Failed
 from arena.roles.run import Run
 from arena.run.console import Output, write_failure
 from arena.run.evaluate import EvaluationMatch, matches_of, play
-from arena.run.evaluation import alike_text, measured, measured_text, result_text
+from arena.run.evaluation import against_itself, alike_text, measured, measured_text, result_text
 from arena.terminal.output import complain, say
 
 
@@ -75,7 +75,7 @@ class _ErrorsInOneLine(Output):
 
 def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
     for policy, title in evaluation.titles.items():
-        say(f"{title}: {result_text(scoreboard.policies[policy])}")
+        say(f"{title}: {result_text(scoreboard.policies[policy], against_itself(run, policy))}")
     for name, values in sorted(measured(run).items()):
         for policy in (one for one in evaluation.titles if one in values):
             say(measured_text(f"{name} of {policy}", values[policy]))

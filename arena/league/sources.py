@@ -18,7 +18,7 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config, load_with_origin
-from arena.config.matches import Match, policy_of, reseated
+from arena.config.matches import Match, reseated
 from arena.config.schema import Policy
 from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, Origin, located, nearest
@@ -172,12 +172,18 @@ def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Pat
 
 
 def opposed(config: Config, policy: str, opponent: Policy) -> Config | None:
-    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
+    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match.
+
+    Where the policy has all seats, as in the first round of a league, it keeps the first of two or more sides.
+    """
     name = next(name for name in numbered(_OPPONENT) if name not in config.policies)
     matches: list[Match] = []
     for _, entry in config.entries():
-        if 0 < entry.names.count(policy) < len(entry.seats):
-            seats = tuple(seat if policy_of(seat) == policy else reseated(seat, name) for seat in entry.seats)
+        kept = {place for place, seat in enumerate(entry.names) if seat == policy}
+        if len(kept) == len(entry.seats) and entry.known_sides:
+            kept = set(entry.known_sides[0])
+        if 0 < len(kept) < len(entry.seats):
+            seats = tuple(seat if at in kept else reseated(seat, name) for at, seat in enumerate(entry.seats))
             changed = msgspec.structs.replace(entry, seats=seats)
             if changed not in matches:
                 matches.append(changed)

@@ -225,8 +225,8 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
             )
     if not found:
         raise ConfigError(
-            f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
-            "other seat to oppose from",
+            f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others, or of two "
+            "`sides`: there is no seat to oppose from",
             path="--against",
         )
     return found

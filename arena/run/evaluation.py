@@ -87,7 +87,7 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:
-            yield f"tick {run.leg.start}, evaluation of {name}: {result_text(score)}"
+            yield f"tick {run.leg.start}, evaluation of {name}: {result_text(score, against_itself(evaluation, name))}"
     for line in alike_text(evaluation, remedy="`greedy: false`"):
         yield f"tick {run.leg.start}, evaluation: {line}"
 
@@ -148,15 +148,23 @@ def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int
     return math.ceil(episodes / min(lanes[policy] for policy in policies))
 
 
-def result_text(score: Score) -> str:
-    """A result with its 95 % intervals."""
+def against_itself(evaluation: Run, policy: str) -> bool:
+    """Whether a policy has all seats of two or more sides wherever it plays: it wins and loses each such game."""
+    played = [match for match in evaluation.plan.matches if policy in match.config.names]
+    return bool(played) and all(match.sides and {*match.config.names} == {policy} for match in played)
+
+
+def result_text(score: Score, itself: bool = False) -> str:
+    """A result with its 95 % intervals; `itself`: of games of a policy against itself, which have no win rate."""
     if score.episodes == 0:
         return "took no part" if score.absent else "no episode"
     count = score.returns.count
     mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
     interval = "" if half is None else f" +- {half:.2f}"  # a single episode has none
     parts = [pluralize(score.episodes, "episode"), f"return {mean:.2f}{interval}", f"length {score.lengths.mean:.1f}"]
-    if score.games.count:
+    if itself:
+        parts.insert(1, "against itself")
+    elif score.games.count:
         low, high = of_share(score.wins, score.games.count)
         fewer = score.games.count < score.episodes
         of = f" of {pluralize(score.games.count, 'game')} with an outcome" if fewer else ""

@@ -463,7 +463,7 @@ class Trainer:
             each = {name: opposed(frozen, name, opponent) for name in self.policies}
             contests = {name: found for name, found in each.items() if found is not None}
             if not contests:
-                raise ConfigError("no policy has a match with seats of others", path="against")
+                raise ConfigError("no policy has a match with seats of others, or of two `sides`", path="against")
         parent = self.folder / "evaluations"
         parent.mkdir(mode=0o700, exist_ok=True)
         text = f"trainer-{self.ticks:012d}"

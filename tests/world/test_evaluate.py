@@ -208,7 +208,26 @@ def test_solo_policy_cannot_have_an_opponent(command: Command, tmp_path: Path) -
     with working_directory(tmp_path):
         error = mistake(command, written(tmp_path, data), "--against", "random")
         assert not Path("runs").exists()
-    assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
+    assert (
+        "--against: blue has no match with seats of others, or of two `sides`: there is no seat to oppose from" in error
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_self_play_leaves_the_other_side_to_an_opponent(command: Command, tmp_path: Path, size: int) -> None:
+    """The first round of a league, in which a policy meets itself."""
+    meets = {"env": "game", "policies": ["blue"], "against": ["red"], "rule": "fictitious", "team_size": size}
+    data = duel(matches=[{"matchmaking": {**meets, "both_sides": True}}], rounds=2, checkpoint_every=20)
+    data["envs"]["game"]["kwargs"]["team_size"] = size
+    league = play(data, tmp_path).folder.path
+    assert all(seat["policy"] == "blue" for line in plan(league)["matches"] for seat in line["seats"])
+    alone, *_ = evaluate(command, league)
+    assert re.match(r"blue at its last checkpoint: \d+ episodes, against itself, return ", alone)
+    (line,) = evaluate(command, league, "--against", "random")
+    assert "won " in line
+    assert titles([line])[0] == "blue at its last checkpoint against random"
+    records = league / "evaluations" / "blue-last-against-random"
+    assert players(records) == {("blue",) * size + ("opponent",) * size}
 
 
 def test_mistake_keeps_other_evaluations(command: Command, run: Path) -> None:
