@@ -7,9 +7,10 @@ run.episodes().to_pandas().groupby("policy")["return"].mean()
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 import msgspec
 
@@ -27,15 +28,34 @@ if TYPE_CHECKING:
 
 
 class Table(list[dict[str, Any]]):
-    """Rows as mappings from column to value, and as a frame of pandas or polars where these are installed."""
+    """Rows as mappings from column to value, and as a frame of pandas or polars where these are installed.
+
+    Args:
+        rows: its rows.
+        columns: those of its frames if it has no rows.
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]] = (), *, columns: Iterable[str] = ()) -> None:
+        super().__init__(rows)
+        self._columns = list(columns)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Table: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> dict[str, Any] | Table:
+        if isinstance(key, slice):
+            return Table(super().__getitem__(key), columns=self._columns or (self[0] if self else ()))
+        return super().__getitem__(key)
 
     def to_pandas(self) -> Any:
         """The rows as a `pandas.DataFrame`."""
-        return _frames("pandas").DataFrame(list(self))
+        return _frames("pandas").DataFrame(list(self), columns=None if self else self._columns)
 
     def to_polars(self) -> Any:
         """The rows as a `polars.DataFrame`."""
-        return _frames("polars").DataFrame(list(self), infer_schema_length=None)
+        schema = None if self else self._columns
+        return _frames("polars").DataFrame(list(self), schema=schema, infer_schema_length=None)
 
 
 def _frames(package: str) -> Any:
@@ -125,12 +145,13 @@ class Run:
         number of games on which the score rests: older ones count less. Without such games the score is None. For `at`
         and errors see `standings`.
         """
-        from arena.league.metagame.payoff import pairs
+        from arena.league.metagame.payoff import Pair, pairs
         from arena.terminal.standings import payoffs_of
 
         table, counted, _ = self.rated(at)
         timeline = counted.timeline if at is None else counted.timeline.until(at)
-        return Table(pair._asdict() for pair in pairs(payoffs_of(table, timeline)))
+        found = pairs(payoffs_of(table, timeline))
+        return Table((pair._asdict() for pair in found), columns=Pair._fields)
 
     def rated(self, at: int | None = None) -> Standings:
         """The ratings behind `standings`, with the same `at`."""

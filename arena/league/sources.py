@@ -139,6 +139,9 @@ def split(text: Path | str) -> tuple[str, str]:
 def named_in_run(text: Path | str) -> tuple[Source, Named]:
     """The run, and the policy in it, of `RUN:POLICY@TICK`; ConfigError: there is no such run or policy."""
     run, name = split(text)
+    before = run.rpartition("@")[0]  # of RUN@TICK, which names no policy
+    if not name and before and not os.path.exists(anchored(run)) and RunFolder(before).config.is_file():
+        run = before
     folder = RunFolder.existing(run)
     source = Source(load_config(folder.config), folder, run)
     if not name:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Space, Tuple
 from numpy.typing import NDArray
 
 from arena import registry
@@ -112,9 +112,10 @@ class Policy:
                 allowed. Or the mask itself. `_final_obs` of a vector environment says which rows forget.
             mask: [mask_size] or [N, mask_size], in the place of an info; None: all actions are allowed.
             greedy: the best action rather than a sampled one.
-            entity: which entity sees this, by any name: a policy with a memory has one for each name. Of a policy whose
-                `team` has several entities, its number in the order of seats, from 0; None: the rows of a batch are
-                those of whole teams, one after the other.
+            entity: which entity sees this, by its name in the game: a policy with a memory has one for each. Of a
+                policy whose `team` has several entities, its number in the order of seats, from 0; None: the rows of a
+                batch are those of whole teams, one after the other. Several games at once are a batch with a row for
+                each game, or have a `load_policy` each.
 
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis, or is not
@@ -122,6 +123,12 @@ class Policy:
         """
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
         mask = mask_of(info if mask is None else mask)
+        ends = observation[-1] if isinstance(observation, tuple) and observation else None
+        if isinstance(ends, Mapping) and not isinstance(self.observation_space, Tuple):
+            raise ValueError(
+                "got a tuple that ends in an info, expected an observation: reset() returns (observation, info), and "
+                "step() a tuple that begins with the observation: pass its first item"
+            )
         if parts := missing_parts(self.observation_space, observation):
             found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
             raise ValueError(
@@ -162,7 +169,7 @@ class Policy:
         arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
         observations, rows = unflatten(self.observation_space, arrays), len(arrays[0])
         of_one = self.team > 1 and (single or rows % self.team != 0 or entity is not None)
-        place = self.place(entity) if of_one else 0
+        place = self.place(entity) if of_one or self.team == 1 else 0
         self._check_memory(entity, rows, single=single)
         if self.memory_size:
             actions = self._recall(observations, mask, ended, entity, place, rows, single=single, greedy=greedy)
@@ -232,6 +239,12 @@ class Policy:
     def place(self, entity: Any) -> int:
         """The place of an entity in the team, 0 if all act alike; ValueError: it is missing or unknown."""
         if self.team == 1:
+            names = self._names
+            if entity is not None and names and entity not in names and entity not in range(len(names)):
+                raise ValueError(
+                    f"{type(self.algorithm).__name__} plays no entity {entity!r}; {nearest(str(entity), names)}; for "
+                    "several games at once pass a batch with a row for each, or load the policy once for each"
+                )
             return 0
         count = max(self.team, self._plays)
         if entity not in range(count):
@@ -246,7 +259,7 @@ class Policy:
         """Forgets what an entity has seen, at the beginning of an episode; None: all, and random draws begin again.
 
         Raises:
-            ValueError: the name of an entity that the policy does not play, and that it has not seen.
+            ValueError: an entity that the policy does not play.
         """
         if entity is None:
             self.memories: dict[str | int | None, NDArray[np.float32] | None] = {}
@@ -254,8 +267,7 @@ class Policy:
             self._actors: dict[tuple[str | int | None, bool], tuple[int, Callable[[Any, Any], Any]]] = {}
             self._random = np.random.default_rng(0)
             return
-        if isinstance(entity, str) and self._names and entity not in (*self._names, *self._seen):
-            raise ValueError(f"{entity!r} has no memory to forget; {nearest(entity, self._names)}")
+        self.place(entity)
         self.remember(None, entity)
         for greedy in (False, True):
             self._actors.pop((entity, greedy), None)
@@ -405,7 +417,7 @@ def configured_policy(
     if observation_space is None or action_space is None or spec.checks_team:
         seat = first_seat(config, name)
         team = seat.team if spec.checks_team else 1
-        plays, mask_size, names = len(seat.plays), seat.interface.mask_sizes[0], seat.plays
+        plays, mask_size, names = seat.plays, seat.interface.mask_sizes[0], seat.names
         observation_space = observation_space or seat.interface.observation_spaces[0]
         action_space = action_space or seat.interface.action_spaces[0]
     if spec.checks_spaces:
@@ -432,7 +444,8 @@ class FirstSeat(NamedTuple):
 
     interface: Interface  # of its entities
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
-    plays: tuple[str, ...]  # the entities of the game that the policy plays, in all of its seats
+    plays: int  # how many entities of the game the policy plays, in all of its seats
+    names: tuple[str, ...]  # of the entities that it plays in any match; empty if it plays several games
 
     @property
     def team(self) -> int:
@@ -442,19 +455,33 @@ class FirstSeat(NamedTuple):
 
 def first_seat(config: Config, name: str) -> FirstSeat:
     """The first seat of a policy, a `ConfigError` if it has none; its game is made once."""
-    for plan in (make_plan(config), *later_plans(config)):
-        for match in plan.matches:
-            for seat in match.seats:
-                if seat.policy == name:
-                    whole = interface_of(match)
-                    seats = resolve_entities(match.seats, whole.entities)
-                    played = [at for one in match.seats if one.policy == name for at in seats[one.index]]
-                    plays = tuple(whole.entities[at] for at in played)
-                    return FirstSeat(whole.part(seats[seat.index]), plan.teams[name], plays)
-    raise ConfigError(
-        f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
-        path=f"policies.{name}",
-    )
+    played = [
+        (plan, match)
+        for plan in (make_plan(config), *later_plans(config))
+        for match in plan.matches
+        if any(seat.policy == name for seat in match.seats)
+    ]
+    if not played:
+        raise ConfigError(
+            f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
+            path=f"policies.{name}",
+        )
+    plan, first = played[0]
+    whole = interface_of(first)
+    entities = [  # of the policy, by match
+        [
+            at
+            for seat, them in zip(match.seats, resolve_entities(match.seats, whole.entities), strict=True)
+            if seat.policy == name
+            for at in them
+        ]
+        for _, match in played
+        if match.game == first.game
+    ]
+    names = {whole.entities[at]: None for them in entities for at in them} if len(entities) == len(played) else ()
+    seat = next(seat for seat in first.seats if seat.policy == name)
+    part = whole.part(resolve_entities(first.seats, whole.entities)[seat.index])
+    return FirstSeat(part, plan.teams[name], len(entities[0]), tuple(names))
 
 
 def _algorithm(folder: RunFolder | None, name: str, config: Config, tick: int | None) -> registry.ConfiguredAlgorithm:

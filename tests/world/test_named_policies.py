@@ -168,8 +168,12 @@ def test_policy_where_a_run_is_taken_is_refused_with_both_forms(runs: Path, comm
 def test_run_alone_names_no_policy(runs: Path) -> None:
     with pytest.raises(arena.ConfigError, match=r"config\.yaml: not a run folder: it is a file"):
         arena.load_policy(f"{runs}/runs/a/config.yaml:blue")
-    with pytest.raises(arena.ConfigError, match="runs/a: names no policy: say which of blue, red, by RUN:POLICY@TICK"):
-        arena.load_policy(f"{runs}/runs/a")
+    for name in ("a", "a@10"):
+        words = f"runs/{name}: names no policy: say which of blue, red, by RUN:POLICY@TICK"
+        with pytest.raises(arena.ConfigError, match=words):
+            arena.load_policy(f"{runs}/runs/{name}")
+    with pytest.raises(arena.ConfigError, match="runs/b2@10: not a run folder: it does not exist"):
+        arena.load_policy(f"{runs}/runs/b2@10")
 
 
 def test_run_of_another_game_or_other_spaces_is_refused_by_name(runs: Path, tmp_path: Path) -> None:

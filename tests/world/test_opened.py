@@ -50,6 +50,25 @@ def test_frames_have_a_row_for_each_row(run: Path) -> None:
     assert len(arena.Table()) == len(arena.Table().to_pandas()) == len(arena.Table().to_polars()) == 0
 
 
+def test_slices_of_tables_are_tables_with_the_columns(run: Path) -> None:
+    opened = arena.open_run(run)
+    for table in (opened.episodes(), opened.payoffs()):
+        first, none = table[:1], table[:0]
+        assert isinstance(first, arena.Table)
+        assert (first, table[-1]) == ([table[0]], [*table][-1])
+        for frame in (first.to_pandas(), none.to_pandas(), first.to_polars(), none.to_polars()):
+            assert [*frame.columns] == [*table[0]]
+
+
+def test_payoffs_without_games_have_their_columns(run: Path) -> None:
+    columns = [*arena.open_run(run).payoffs()[0]]
+    for name in ("episodes.jsonl", "checksums/episodes.jsonl"):
+        (run / name).unlink()
+    payoffs = arena.open_run(run).payoffs()
+    assert payoffs == []
+    assert [*payoffs.to_pandas().columns] == [*payoffs.to_polars().columns] == columns
+
+
 def test_standings_are_those_of_the_command(run: Path, command: Command) -> None:
     printed = json.loads(command("standings", run, "--json").out)
     assert json.loads(json.dumps(arena.open_run(run).standings())) == printed["players"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,10 @@ def test_actors_of_a_team_remember_by_entity(name: str, options: dict[str, Any],
 
 
 GRU = {"recurrent": "gru"}
+UNKNOWN = (
+    rf"^\w+ plays no entity '?\w+'?; .*known: {', '.join(ENTITIES)}; for several games at once pass a batch",
+    "^QMIX has an actor for each of 2 entities: got entity=",
+)
 
 
 @pytest.mark.parametrize(("name", "options"), [("ppo", GRU), ("hppo", {}), ("qmix", GRU)])
@@ -131,8 +136,10 @@ def test_one_policy_remembers_each_entity_apart(name: str, options: dict[str, An
     expected = [[own[place].act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
     found = [[shared.act(one, entity=names[place]) for place, one in enumerate(both)] for both in seen]
     assert found == expected
-    with pytest.raises(ValueError, match=rf"^'blue_O' has no memory to forget; .*known: {', '.join(ENTITIES)}$"):
-        shared.reset(entity="blue_O")
+    for call in (shared.reset, partial(shared.act, seen[0][0])):
+        for unknown in ("blue_O", "red_0", 2):
+            with pytest.raises(ValueError, match=UNKNOWN[name == "qmix"]):
+                call(entity=unknown)
     shared.reset(entity=names[0])
     assert shared.act(seen[0][0], entity=names[0]) == expected[0][0], "its episode begins"
     with pytest.raises(ValueError, match=f"of one observation of entity {names[0]!r}, and got a batch of 4;"):
@@ -210,8 +217,8 @@ def test_own_algorithms_act_as_in_their_face(tmp_path: Path) -> None:
     vector, gym = loaded(Vector), loaded(Gym)
     one, three = np.zeros(1, np.int64), np.zeros((3, 1), np.int64)
     assert (vector.act(one), vector.act(one, np.array([1, 0])), vector.act(three).tolist()) == (1, 0, [1, 1, 1])
-    assert [gym.act(one, entity="a") for _ in range(3)] == [0, 1, 0]
-    assert [gym.act(one, entity="b"), gym.act(one, entity="a")] == [0, 1], "each entity has an actor of its own"
+    assert [gym.act(one, entity=0) for _ in range(3)] == [0, 1, 0]
+    assert [gym.act(one), gym.act(one, entity=0)] == [0, 1], "each entity has an actor of its own"
     assert gym.act(three).tolist() == [0, 0, 0]
     assert gym.act(three, {"_final_obs": np.array([True, False, False])}).tolist() == [0, 1, 1]
     with pytest.raises(ConfigError, match="has the face parallel alone; outside of a run policies act by"):
@@ -243,6 +250,33 @@ def test_observation_without_parts_is_described() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             policy.act(sample)
+
+
+def test_entities_of_all_matches_are_known() -> None:
+    def loaded(*matches: dict[str, Any]) -> Any:
+        one = one_match({"make": "touchdown"}, {"p": {"algorithm": "random"}, "q": {"algorithm": "random"}}, ticks=1)
+        one["envs"]["other"] = {"make": "touchdown", "kwargs": {"max_steps": 9}}
+        return configured_policy(parse_config({"name": "t", **one, "matches": [*matches]}, source=""), None, "p")
+
+    game, swapped = {"env": "game", "seats": ["p", "q"]}, {"env": "game", "seats": ["q", "p"]}
+    both, one = loaded(game, swapped), loaded(game)
+    seen = both.observation_space.sample()
+    for policy in (both, one):
+        policy.act(seen, entity="blue_0")
+    both.act(seen, entity="red_0")
+    with pytest.raises(ValueError, match=r"plays no entity 'red_0'; known: blue_0;"):
+        one.act(seen, entity="red_0")
+    loaded(game, swapped | {"env": "other"}).act(seen, entity="red_0")  # of several games the names are not known
+
+
+@pytest.mark.parametrize("game", ["games:Narrow", "games:EverySpace"])
+def test_what_reset_and_step_return_is_no_observation(game: str) -> None:
+    one = one_match({"make": game}, {"p": {"algorithm": "random"}}, ticks=1)
+    policy = configured_policy(parse_config({"name": "test", **one}, source=""), None, "p")
+    observation = policy.observation_space.sample()
+    for returned in ((observation, {}), (observation, 0.0, False, False, {})):
+        with pytest.raises(ValueError, match=r"reset\(\) returns \(observation, info\), and step\(\)"):
+            policy.act(returned)
 
 
 def test_an_entity_of_a_team_is_named_and_what_is_missing_too(tmp_path: Path) -> None:
