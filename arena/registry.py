@@ -666,6 +666,7 @@ class Parameters(NamedTuple):
     names: tuple[str, ...]
     required: tuple[str, ...]
     open: bool  # takes others as well (`**kwargs`)
+    defaults: dict[str, Any]
 
 
 def option_parameters(cls: type[Any], by_place: int = _BY_PLACE) -> Parameters:
@@ -686,6 +687,7 @@ def option_parameters(cls: type[Any], by_place: int = _BY_PLACE) -> Parameters:
         names=tuple(item.name for item in named),
         required=tuple(item.name for item in named if item.default is item.empty),
         open=any(item.kind is item.VAR_KEYWORD for item in parameters),
+        defaults={item.name: item.default for item in named if item.default is not item.empty},
     )
 
 

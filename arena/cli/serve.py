@@ -84,7 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="what computes the policies; auto: torch until the exported model is verified, then the faster one",
     )
-    parser.add_argument("--slots", type=positive_int, metavar="N", help="games at the same time (default: 256)")
+    parser.add_argument(
+        "--slots",
+        type=positive_int,
+        metavar="N",
+        help="games at the same time (default: 256; of external games the match's `lanes`)",
+    )
     parser.add_argument("--games", type=positive_int, metavar="N", help="play N games, print their results and end")
     parser.add_argument(
         "--max-delay", type=non_negative_float, default=0.0, metavar="MS", help="wait so long for others that ask"

@@ -92,7 +92,7 @@ class JsonActor(BuiltinActor):
 
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
-        body = _decoded(_body, data) if data or len(self.links) == 1 else _Body()  # `_parts` names several entities
+        body = self._read(data)
         forwards = self._apply(self._parts(body))
         actions = {}
         for link, forward in forwards:
@@ -103,15 +103,22 @@ class JsonActor(BuiltinActor):
 
     async def end(self, data: bytes) -> bytes:
         """See the class."""
-        body = _decoded(_body, data) if data else _Body()
+        body = self._read(data) if data else _Body()
         if body.entities is None and not any(value for value in (body.observation, body.reward, body.outcome)):
-            parts = {name: body for name, link in self.links.items() if not link.ended}  # the same for all
+            whole: _Part = body  # the same for all
+            parts = {name: whole for name, link in self.links.items() if not link.ended}
         else:
             parts = self._parts(body)
         for one in parts.values():
             one.end = True
         self._apply(parts)
         return b"{}"
+
+    def _read(self, data: bytes) -> _Body:
+        if len(self.links) > 1 and not data.lstrip().startswith(b"{"):
+            self._parts(_Body())  # raises: its message names the entities
+        body: _Body = _decoded(_body, data)
+        return body
 
     def _parts(self, body: _Body) -> dict[str, _Part]:
         if body.entities is not None:
@@ -167,7 +174,10 @@ def _fault(body: type[Any], data: bytes) -> str:
         convert(body, written, "")
         return next(_not_finite(written, ""), "")
     except ConfigError as error:
-        return f"{error.path}: {error.message}" if error.path else error.message
+        text = error.message
+        if error.path.rpartition(".")[2] == "reward":
+            text = text.replace("found null", "found null (JavaScript writes NaN and Infinity so)")
+        return f"{error.path}: {text}" if error.path else text
     except (RecursionError, ValueError):
         return ""
 

@@ -19,9 +19,10 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config
-from arena.config.fields import changed_values
+from arena.config.fields import changed_values, plain
+from arena.config.league import League
 from arena.config.matches import Knockout, Match, Swiss, reseated
-from arena.config.schema import Env
+from arena.config.schema import Env, TickRules
 from arena.errors import ConfigError, located, shown
 from arena.league.changes import check_recorded, lines_of
 from arena.league.sources import find_checkpoint
@@ -222,7 +223,7 @@ def forget(run: Run) -> int:
     best.forget_after(folder, start)
     journal.forget_after(folder.changes, ChangeLine, lambda line: line.tick, start)  # the boundary's line stays
     journal.forget_after(folder.resumes, ResumeLine, lambda line: line.tick, start)
-    before, now = load_config(folder.config), run.plan.config
+    before, now = _in_force(load_config(folder.config), run.plan.config)
     changed = [
         line for line in changed_values(before, now) if re.match(r"(seed|envs|policies|matches|league)\b", line[0])
     ]
@@ -245,6 +246,24 @@ def rule_met(run: Run, kept: RunResults | None = None) -> StopReached | None:
     return next(filter(None, met), None)
 
 
+def _in_force(*configs: Config) -> list[dict[str, Any]]:
+    """Configurations as data, with the defaults of what only some of them set, so that these can be compared."""
+    found: list[dict[str, Any]] = [plain(config) for config in configs]
+    for data in found:
+        data["league"] = data["league"] or plain(League())
+        for env in data["envs"].values():
+            env["external"] = env["external"] or plain(TickRules())
+    for name in found[0]["policies"]:
+        same = [data["policies"][name] for data in found if name in data["policies"]]
+        algorithms, options = {one["algorithm"] for one in same}, {frozenset(one["options"]) for one in same}
+        if len(algorithms) == 1 and len(options) > 1:  # imported only then: it may need torch
+            with located(path=f"policies.{name}.algorithm"):
+                defaults = plain(registry.option_parameters(registry.algorithm(*algorithms)).defaults)
+            for one in same:
+                one["options"] = {**defaults, **one["options"]}
+    return found
+
+
 def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
     """Lines about what begins without a checkpoint, and about the effects of a changed configuration."""
     plan = run.plan
@@ -253,12 +272,13 @@ def _resume_text(before: Config, config: Config, found: Boundary, run: Run) -> I
             yield f"policy {name!r} has no checkpoint: it starts over"
     if before.name != config.name:
         yield f"the run keeps its name, {before.name}"
-    for name, new in config.policies.items():
-        was = before.policies.get(name, new)
-        if was.algorithm != new.algorithm:
-            yield f"policy {name!r} was of {was.algorithm!r}, is of {new.algorithm!r}: it starts over"
+    old, given, played = (one["policies"] for one in _in_force(before, config, run.changed_config or config))
+    for name, new in given.items():
+        was = old.get(name, new)
+        if was["algorithm"] != new["algorithm"]:
+            yield f"policy {name!r} was of {was['algorithm']!r}, is of {new['algorithm']!r}: it starts over"
             continue
-        held = [*changed_values(was, (run.changed_config or config).policies[name])]  # after changes of a curriculum
+        held = [*changed_values(was, played[name])]  # after changes of a curriculum
         for key, former, value in changed_values(was, new):
             if key != "load" and (key, former, value) in held:
                 yield f"policies.{name}.{key}: {former} -> {value}"

@@ -659,6 +659,12 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         ),
         (b'{"entities": {"hero": {"rewards": 1}}}', "bad_body", "entities.hero.rewards: unknown key 'rewards'; did"),
         (b'{"observation": [1, 2], "reward": "1"}', "bad_body", ""),
+        (
+            b'{"reward": null}',
+            "bad_body",
+            "reward: found null (JavaScript writes NaN and Infinity so); expected a number",
+        ),
+        (b'{"entities": {"hero": {"reward": null}}}', "bad_body", "hero.reward: found null (JavaScript writes NaN"),
         (b'{"observation": [1, 2, 3]}', "bad_observation", "shape (3,); expected (2,)"),
         (b'{"observation": [[1], [2, 3]]}', "bad_observation", ""),
         (b'{"observation": ["a", "b"]}', "bad_observation", "expected numbers"),
@@ -709,7 +715,9 @@ def test_games_of_several_entities_in_json() -> None:
         wrong = {"entities": {"rival": {**seen, "reward": 1.0}, "hero": seen}}
         assert wire.step("tick", data=json.dumps(wrong).encode()).error == "ended"
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
-        assert b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}' in wire.step("tick", data=b"").body
+        form = b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}'
+        assert all(form in wire.step("tick", data=data).body for data in (b"", b"[]", b" null", b"3", b"hero"))
+        assert form in wire.step("end", data=b"[]").body
         masked = wire.step("tick", data=json.dumps({"entities": {"rival": {**seen, "mask": [1, 1, 1]}}}).encode())
         assert "'rival' has no action masks; it has some with `masks: true`" in json.loads(masked.body)["detail"]
         assert wire.step("end", data=b"").status == 200

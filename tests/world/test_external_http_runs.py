@@ -216,14 +216,20 @@ def outside(address: str) -> None:
 
 
 def test_a_run_is_resumed_where_its_games_are_reached_otherwise(tmp_path: Path) -> None:
+    data = config(like={"make": POLE})
+    del data["envs"]["game"]["external"]
     with played_from_outside(tmp_path / "run", outside):
-        play({**config(like={"make": POLE}), "ticks": 100}, tmp_path, given=True)
+        play({**data, "ticks": 100}, tmp_path, given=True)
     (tmp_path / "run" / "external.json").unlink()  # the client is to wait for the next one
-    data = config(like={"make": POLE}, host="localhost", queue=3)
+    data = config(like={"make": POLE}, host="localhost", queue=3, external={"idle_s": 61})
     data["matches"][0]["env_kwargs"] = {"max_body": 1000}
     with played_from_outside(tmp_path / "run", outside):
         found = play({**data, "ticks": 200}, tmp_path, resume=True)
     assert found.run.text == ()
+    rules = [line for line in JournalReader(found.folder.resumes) if "external" in line["key"]]
+    assert [[line[key] for key in ("key", "was", "now")] for line in rules] == [
+        ["envs.game.external.idle_s", "60.0", "61.0"]
+    ], "the other defaults are in force before and after"
     (place,) = json.loads(found.folder.external.read_text())
     assert place["address"].startswith("http://localhost:")
     assert [line["ticks"] for line in JournalReader(found.folder.metrics)] == [64, 128, 192]

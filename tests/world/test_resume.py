@@ -158,7 +158,7 @@ def test_run_interrupted_in_its_first_leg_restarts_it(tmp_path: Path) -> None:
     assert updates(folder, "blue") == [(1, 10)]
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
     assert (played.run.resumed, played.run.leg.start) == (True, 0)
-    assert played.run.text == ("policies.blue.options.fails_at: 15 -> not set",)
+    assert played.run.text == ("policies.blue.options.fails_at: 15 -> 0",)
     assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 7)]
     assert [e["episode"] for e in played.episodes if e["lane"] == 0] == list(range(len(played.episodes) // 2))
 
@@ -261,6 +261,23 @@ def test_resumes_record_the_values_that_they_change(tmp_path: Path) -> None:
     assert found == [[], [], changed, changed]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({}, {"gamma": 0.9, "n_epochs": 10}, "policies.blue.options.gamma: 0.99 -> 0.9"),
+        ({"gamma": 0.9, "hidden_sizes": [64, 64]}, {}, "policies.blue.options.gamma: 0.9 -> 0.99"),
+    ],
+)
+def test_resume_compares_options_with_their_defaults(before: Any, now: Any, said: str, tmp_path: Path) -> None:
+    steps = {"n_steps": 20, "minibatch_size": 40}
+    one, other = ({"algorithm": "ppo", "options": {**steps, **options}} for options in (before, now))
+    play(duel(ticks=20, blue=one), tmp_path, given=True)
+    played = resume(duel(ticks=40, blue=other), tmp_path)
+    assert played.run.text == (said,)
+    lines = JournalReader(played.folder.resumes).lines(ResumeLine)
+    assert [f"{line.key}: {line.was} -> {line.now}" for line in lines] == [said]
+
+
 def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,7 +290,7 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     assert "goes on at tick 40" in said
     assert "copies or lanes have changed" in said
     assert "seed was 5, is 6: it counts from tick 40 on" in said
-    assert "policies.blue.options.every: not set -> 5" in said
+    assert "policies.blue.options.every: 10 -> 5" in said
     keys = [(e["match"], e["lane"], e["episode"]) for e in played.episodes]
     assert len(keys) == len(set(keys))
     assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))
