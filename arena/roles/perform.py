@@ -136,7 +136,8 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, 
     if isinstance(error, ConfigError):
         mistake = (origin or Origin()).blame(error)
         text = f"{mistake}{f' ({who})' if several_hosts else ''}"
-        return Failed(who, text, MISTAKE, logs_useless=True, mistake=mistake)
+        plain = ConfigError(mistake.message, path=mistake.path, source=mistake.source)  # a user's own may not be sent
+        return Failed(who, text, MISTAKE, logs_useless=True, mistake=plain)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), error.exit_code)
     if isinstance(error, (GameError, NotZeroSum)):

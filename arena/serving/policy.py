@@ -122,52 +122,7 @@ class Policy:
                 finite; the mask is none of the action space, or allows no action; or `entity` is missing or unknown.
         """
         ended = info.get("_final_obs") if isinstance(info, Mapping) else None
-        mask = mask_of(info if mask is None else mask)
-        ends = observation[-1] if isinstance(observation, tuple) and observation else None
-        if isinstance(ends, Mapping) and not isinstance(self.observation_space, Tuple):
-            raise ValueError(
-                "got a tuple that ends in an info, expected an observation: reset() returns (observation, info), and "
-                "step() a tuple that begins with the observation: pass its first item"
-            )
-        if parts := missing_parts(self.observation_space, observation):
-            found = f"{'an array ' * isinstance(observation, np.ndarray)}{described(observation)}"
-            raise ValueError(
-                f"got {found} without {', '.join(parts)}, expected a sample of {self.observation_space} or a batch"
-            )
-        arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
-        single = batched = True
-        for array, leaf in zip(arrays, leaves, strict=True):
-            if leaf.ragged:
-                single &= isinstance(array, np.ndarray) and array.ndim > 0 and array.shape[1:] == leaf.shape
-                batched &= isinstance(array, Ragged) and array.shape == leaf.shape
-            else:
-                single &= array.shape == leaf.shape
-                batched &= array.shape[1:] == leaf.shape
-        if not single and not batched:
-            found = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in zip(leaves, arrays, strict=True))
-            raise ValueError(
-                f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
-            )
-        for array, leaf in zip(arrays, leaves, strict=True):
-            numbers = array.values if isinstance(array, Ragged) else array
-            if (lost := lost_value(numbers, leaf.dtype)) is not None:
-                raise ValueError(f"the observation{leaf.place} has the value {lost}, which {leaf.dtype} does not hold")
-            if not is_finite(numbers):
-                lost = numbers[~np.isfinite(numbers)][0]
-                raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
-        if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
-            raise ValueError(f"the mask has {fault}")
-        if mask is None and self._mask_size and not self._warned:
-            self._warned = True
-            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
-            warnings.warn(text, stacklevel=2)
-        if single:
-            pairs = zip(arrays, leaves, strict=True)
-            arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
-            mask = None if mask is None else mask[None]
-        pairs = zip(arrays, leaves, strict=True)  # as in training
-        arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
-        observations, rows = unflatten(self.observation_space, arrays), len(arrays[0])
+        observations, mask, rows, single = self._batch_of(observation, mask_of(info if mask is None else mask))
         of_one = self.team > 1 and (single or rows % self.team != 0 or entity is not None)
         place = self.place(entity) if of_one or self.team == 1 else 0
         self._check_memory(entity, rows, single=single)
@@ -194,6 +149,51 @@ class Policy:
             self._actors[key] = rows, self.actor(rows, greedy=greedy)
         actions = take_rows(self.action_space, self._actors[key][1](observations, infos), acting)
         return row(self.action_space, actions, 0) if single else actions
+
+    def _batch_of(self, observation: Any, mask: Any) -> tuple[Any, Any, int, bool]:
+        """Checks what `act` was given; returns observations and mask of N rows, N, and whether it was one sample."""
+        space = self.observation_space
+        ends = observation[-1] if isinstance(observation, tuple) and observation else None
+        if isinstance(ends, Mapping) and not isinstance(space, Tuple):
+            raise ValueError(
+                "got a tuple that ends in an info, expected an observation: reset() returns (observation, info), and "
+                "step() a tuple that begins with the observation: pass its first item"
+            )
+        if parts := missing_parts(space, observation):
+            found = f"{'an array ' if isinstance(observation, np.ndarray) else ''}{described(observation)}"
+            raise ValueError(f"got {found} without {', '.join(parts)}, expected a sample of {space} or a batch")
+        arrays, leaves = flatten(space, observation), leaves_of(space, ragged=True)
+        single = batched = True
+        for array, leaf in zip(arrays, leaves, strict=True):
+            if leaf.ragged:
+                single &= isinstance(array, np.ndarray) and array.ndim > 0 and array.shape[1:] == leaf.shape
+                batched &= isinstance(array, Ragged) and array.shape == leaf.shape
+            else:
+                single &= array.shape == leaf.shape
+                batched &= array.shape[1:] == leaf.shape
+        if not single and not batched:
+            found = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in zip(leaves, arrays, strict=True))
+            raise ValueError(f"got an observation of shape {found}, expected one of {space} or a batch")
+        for array, leaf in zip(arrays, leaves, strict=True):
+            numbers = array.values if isinstance(array, Ragged) else array
+            if (lost := lost_value(numbers, leaf.dtype)) is not None:
+                raise ValueError(f"the observation{leaf.place} has the value {lost}, which {leaf.dtype} does not hold")
+            if not is_finite(numbers):
+                lost = numbers[~np.isfinite(numbers)][0]
+                raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
+        if mask is not None and (fault := mask_fault(self.action_space, mask, *(() if single else (len(arrays[0]),)))):
+            raise ValueError(f"the mask has {fault}")
+        if mask is None and self._mask_size and not self._warned:
+            self._warned = True
+            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
+            warnings.warn(text, stacklevel=3)  # the line that calls `act`
+        if single:
+            pairs = zip(arrays, leaves, strict=True)
+            arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
+            mask = None if mask is None else mask[None]
+        pairs = zip(arrays, leaves, strict=True)  # as in training
+        arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
+        return unflatten(space, arrays), mask, len(arrays[0]), single
 
     def _recall(
         self,

@@ -143,7 +143,7 @@ class BatchedLanes:
         """An error about what a game has returned, with the method, its file and line, and the lane."""
         where = self._games[0].where(call)
         if isinstance(error, ConfigError):
-            return ConfigError(error.message + where, path=error.path)
+            return ConfigError(error.message + where, path=error.path, source=error.source)
         assert isinstance(error, GameError), "no other error is about what a game returns"
         return GameError(
             f"{error.found}; from {call}(){where}", entity=error.entity, lane=lane if error.lane is None else error.lane

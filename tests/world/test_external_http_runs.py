@@ -139,7 +139,7 @@ def walk(address: str, steps: int = 80, games: int = 3) -> None:
 
 @pytest.mark.slow
 def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the clients vanish after an answer, half between a request and its answer; then nobody plays."""
+    """Half of the clients vanish after an answer, half between a request and its answer; then no client plays."""
     vanish = 10
     monkeypatch.setattr("arena.roles.environment.environment._COUNT_SECONDS", 5.0)
     folder = RunFolder(tmp_path / "run")

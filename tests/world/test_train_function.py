@@ -369,7 +369,7 @@ def test_configuration_made_in_python_plays_the_run_of_its_file(tmp_path: Path) 
     assert found["league"]["snapshots"]["every"] == 1
 
 
-def test_classes_stand_for_their_names(tmp_path: Path) -> None:
+def test_classes_stand_for_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def local() -> None:
         """A function that no other process can import."""
 
@@ -391,6 +391,7 @@ def test_classes_stand_for_their_names(tmp_path: Path) -> None:
     found = yaml.safe_load(made(envs={"g": wrapped}, **alone).to_yaml())["envs"]["g"]["wrappers"]
     assert found == [{"policies.random:Random": {"a": 1}}, "policies.random:Random"]
     main_game = type("Game", (Lonely,), {"__module__": "__main__"})
+    monkeypatch.setattr("__main__.Game", main_game, raising=False)
     with pytest.raises(arena.ConfigError, match=r"'__main__:Game', a class of this program.* or use ranks=1"):
         arena.train(made(envs={"g": arena.Env(make=main_game)}, **alone), ranks=2)
     for more in (
