@@ -103,7 +103,7 @@ def test_lanes_have_match_wide_numbers_in_errors(tmp_path: Path) -> None:
     player = {"algorithm": "test_pipeline:Calls", "options": {"calls": ["step"], "repeat": True}}
     data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
     data["matches"][0]["pipeline"] = 2
-    with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number"):
+    with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number that"):
         play(data, tmp_path)
 
 
@@ -213,6 +213,6 @@ def test_non_finite_action_is_named_in_the_error_of_the_game(tmp_path: Path) -> 
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert (
-        "in lane 0 on tick 3 the reward nan; expected a finite number; the action of 'agent_0' was [nan]: the weights "
-        "of its policy are not finite"
+        "in lane 0 on tick 3 the reward nan; expected a finite number that float32 holds; the action of 'agent_0' was "
+        "[nan]: the weights of its policy are not finite"
     ) in caught.value.failure.message
