@@ -18,7 +18,7 @@ import msgspec
 
 from arena import registry
 from arena.cli.arguments import RemovedOption, add_overrides, non_negative_float, non_negative_int, positive_int
-from arena.config.load import load_data
+from arena.config.load import load_data, resolved_yaml
 from arena.config.matches import Match
 from arena.config.schema import Config, Env, TickRules
 from arena.diagnostics.start_folder import anchored
@@ -36,7 +36,7 @@ from arena.preflight.spec import spec_of
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
-from arena.records.scoreboard import Scoreboard
+from arena.records.formats import plan_file, write_document
 from arena.run.evaluation import result_text
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a further name of this server that the header Host of requests may have, such as a reverse proxy's",
     )
     parser.add_argument("--insecure", action="store_true", help="other machines may connect without a token")
-    parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
+    parser.add_argument("--records", metavar="DIR", help="write the results there, as in a run's folder")
     parser.add_argument(
         "--drain",
         type=non_negative_float,
@@ -124,13 +124,12 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
-    if arguments.games is not None:  # as `arena evaluate` prints results
-        scoreboard = Scoreboard([player.name for player in served.players])
-        scoreboard.take(served.server.episodes)
-        for player in served.players:
-            version = player.model.version
-            at = f" at tick {version}" if version >= 0 else ", as configured"
-            say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name])}")
+    ended, asked = served.server.table.counts.ended, arguments.games
+    fewer = "" if asked is None or ended >= asked else f"; {ended} of {asked} games have ended"
+    for player in served.players if ended or asked is not None else ():  # as `arena evaluate` prints results
+        version = player.model.version
+        at = f" at tick {version}" if version >= 0 else ", as configured"
+        say(f"{player.name}{at}: {result_text(served.server.scoreboard.policies[player.name])}{fewer}")
     return 0
 
 
@@ -189,6 +188,7 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     """Loads the policies, and listens."""
     if arguments.socket is not None:
         raise ConfigError("is no longer supported: use --http [HOST:]PORT; PolicyClient speaks HTTP", path="--socket")
+    say(f"loading {arguments.target}")  # PyTorch and the policies take seconds
     run, name = split(arguments.target)
     source = Source.of(run, arguments.overrides)
     folder, config, policy = source.folder, source.config, None
@@ -215,6 +215,8 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
         )
         with _options_named(match, arguments):
             games = make_games()
+            if (bound := getattr(games, "bound", None)) is not None:
+                bound().close()  # a port that is taken is refused before policies are loaded
         if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
                 "these games have observations or actions of any number of items, as of units, which no connection can "
@@ -245,7 +247,7 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
             players.append(player)
         records = None if arguments.records is None else anchored(arguments.records)
         if records is not None:
-            make_folder(records)
+            _begin_records(RunFolder(records), None if policy else config)
         if folder is not None and hasattr(games, "clone"):
             games.clone = Clones(
                 folder,
@@ -268,6 +270,17 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
             swap = partial(served.swap, player)
             served.followers.append(Follower(checkpoints, loads[player.name], swap, say, version))
     return served
+
+
+def _begin_records(folder: RunFolder, config: Config | None) -> None:
+    """Makes a folder for records which can be read as a run's; without a configuration, for the records alone."""
+    text = None if config is None else resolved_yaml(config)
+    if folder.checkpoints.exists() or (folder.config.exists() and folder.config.read_text() != text):
+        raise ConfigError("holds a run, or records of another configuration; name another folder", path="--records")
+    make_folder(folder.path)
+    if config is not None and text is not None:
+        folder.write_config(text)
+        write_document(folder.plan, plan_file(make_plan(config, ranks=1), {}))
 
 
 def _match(

@@ -7,6 +7,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
@@ -116,7 +117,9 @@ class JsonActor(BuiltinActor):
 
     def _read(self, data: bytes) -> _Body:
         if len(self.links) > 1 and not data.lstrip().startswith(b"{"):
-            self._parts(_Body())  # raises: its message names the entities
+            with suppress(ValueError, RecursionError):  # broken JSON is refused as such below
+                msgspec.json.decode(data or b"0")
+                self._parts(_Body())  # raises: its message names the entities
         body: _Body = _decoded(_body, data)
         return body
 

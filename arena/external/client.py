@@ -120,7 +120,10 @@ class PolicyClient:
             self._gone = None
             return self._call("GET", "/interface")
 
-        answer = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
+        try:
+            answer = self._retried(attempt, lambda error: isinstance(error, ExternalClosed))
+        except (ExternalClosed, ExternalError) as error:
+            raise error.with_traceback(None) from None  # the frames of the attempts say nothing
         try:
             page = msgspec.json.decode(answer, type=dict[str, Any])
             actor, entities = page["actor"], page["entities"]

@@ -24,7 +24,7 @@ import msgspec
 from arena.errors import ConfigError
 from arena.external.access import Access
 from arena.external.actor import Clone
-from arena.external.http_loop import ServerLoop
+from arena.external.http_loop import LOOK_S, ServerLoop
 from arena.external.http_metrics import Metrics
 from arena.external.http_requests import Requests
 from arena.external.http_sessions import Sessions
@@ -47,6 +47,7 @@ class HttpGames(RequestQueue):
         policies: by entity, the name of the policy that plays it.
         clone: see `RemoteModel.clone`; set before `open`.
         metrics: of `GET /metrics`.
+        most_connections: at the same time; one address may have half of them.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -61,30 +62,34 @@ class HttpGames(RequestQueue):
         super().__init__(interface)
         self.metrics = Metrics()
         self.clone: Clone | None = None
-        self.drain_s = settings.drain_s
+        self.drain_s, self.most_connections = settings.drain_s, 0
         self._access = Access(settings.host, settings.token_file, settings.insecure, settings.allowed_hosts)
         self._loop = ServerLoop()
         self._sessions: Sessions | None = None
 
-    def open(self, slots: int, ring: Callable[[], None]) -> None:
-        """Binds the port and starts the server's thread.
+    def bound(self) -> socket.socket:
+        """A socket that listens at the address, for its owner to close.
 
         Raises:
             ConfigError: the port is taken, or cannot be bound.
         """
-        from arena.external.http_connection import Connections
-
-        self.ring = ring
         settings, host = self._settings, self._settings.host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listener = socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
+            return socket.create_server((host.strip("[]"), settings.port), family=family, backlog=1024)
         except OSError as error:
             text = f"cannot listen at {host}:{settings.port}: {(error.strerror or str(error)).partition(' (')[0]}"
             remedy = "set `port`, or `arena serve --http PORT`, to another one; 0: any free one"
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise ConfigError(f"{text}; set `host` to an address of this machine", path="host") from error
             raise ConfigError(f"{text}; {remedy}", path="port") from error
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        """Binds the port and starts the server's thread; errors: see `bound`."""
+        from arena.external.http_connection import Connections
+
+        self.ring = ring
+        settings, host, listener = self._settings, self._settings.host, self.bound()
         bound, port, *_ = listener.getsockname()
         if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect
             host = socket.gethostname()
@@ -100,7 +105,8 @@ class HttpGames(RequestQueue):
             policies=self.policies,
             metrics=self.metrics,
         )
-        connections = Connections(4 * slots + 64, settings.keep_alive_s, self._access, not sessions.is_builtin)
+        self.most_connections = 4 * slots + 64
+        connections = Connections(self.most_connections, settings.keep_alive_s, self._access, not sessions.is_builtin)
         interface = self.interface
         entities = [
             {
@@ -114,9 +120,15 @@ class HttpGames(RequestQueue):
         ]
         page = msgspec.json.encode({"actor": settings.actor, "entities": entities})  # for `PolicyClient`
 
+        looked_at = time.monotonic()
+
         def look() -> None:
-            connections.close_overdue(time.monotonic())
-            sessions.look()
+            nonlocal looked_at
+            now = time.monotonic()
+            late, looked_at = now - looked_at - LOOK_S, now
+            stopped = late if late > LOOK_S else 0.0  # as by SIGSTOP: what has come meanwhile is not read yet
+            connections.close_overdue(now, stopped)
+            sessions.look(stopped)
 
         self._loop.start(
             Requests(sessions, self._access, page),

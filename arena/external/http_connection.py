@@ -40,7 +40,11 @@ class Connections:
 
     def __init__(self, most: int, keep_alive_s: float, access: Access, needs_tasks: bool) -> None:
         self.keep_alive_s, self.access, self.needs_tasks = keep_alive_s, access, needs_tasks
-        self._most = most
+        self._most, self._most_of_peer = most, max(1, most // 2)
+        self.full = (
+            f"the server takes {most} connections, {self._most_of_peer} of one address; play several games over each, "
+            "or set more slots (`--slots` of `arena serve`, else `lanes`)"
+        )
         self._all: set[HttpConnection] = set()
         self._of_peer: Counter[str] = Counter()
         self._extra: OrderedDict[HttpConnection, None] = OrderedDict()  # beyond the limits, the oldest one first
@@ -48,13 +52,15 @@ class Connections:
     def add(self, connection: HttpConnection) -> None:
         """Takes a connection, or marks it as one beyond the limits; of those, the newest ones are kept."""
         peer = connection.peer
-        if len(self._all) < self._most and self._of_peer[peer] < max(1, self._most // 2):
+        if len(self._all) < self._most and self._of_peer[peer] < self._most_of_peer:
             self._all.add(connection)
             self._of_peer[peer] += 1
             return
         self._extra[connection] = None
         if len(self._extra) > _MOST_EXTRA:
-            self._extra.popitem(last=False)[0].transport.abort()
+            oldest = self._extra.popitem(last=False)[0]
+            oldest.log("too_many_connections", f"{self.full}; this one is closed without an answer")
+            oldest.transport.abort()
 
     def remove(self, connection: HttpConnection) -> None:
         """Forgets a connection that is closed."""
@@ -69,11 +75,12 @@ class Connections:
         """Whether a connection is beyond the limits."""
         return connection not in self._all
 
-    def close_overdue(self, now: float) -> None:
-        """Closes the connections whose request takes too long to come."""
+    def close_overdue(self, now: float, stopped: float) -> None:
+        """Closes the connections whose request takes too long to come; `stopped` seconds are not counted."""
         for one in [*self._all, *self._extra]:
             if one.since is None:
                 continue
+            one.since += stopped
             last = one.cycle  # the newest request whose headers are complete
             if one.pipeline or (last is not None and not last.response_complete and not last.more_body):
                 one.since = now  # a request is being answered, and nothing is read meanwhile
@@ -164,7 +171,7 @@ class HttpConnection(HttpToolsProtocol):
             self._hosts = hosts
         is_extra = self._of.is_extra(self)
         if is_extra and self.url not in [page.encode() for page in HEALTH]:
-            self._refuse(503, "too_many_connections", "there are as many connections as are taken")
+            self._refuse(503, "too_many_connections", self._of.full)
             return
         self.limit_s = self._of.keep_alive_s
         super().on_headers_complete()
@@ -222,12 +229,17 @@ class HttpConnection(HttpToolsProtocol):
         elif self.since is None:
             self._wait_for_request()
 
+    def log(self, code: str, detail: str) -> None:
+        """Logs a refusal; of each code one line per minute passes, see `RepeatedRecords`."""
+        text = "%s: a request is refused: %s: %s"
+        logging.getLogger(__name__).warning(text, self.peer, code, detail, extra={"kind": code})
+
     def _refuse(self, status: int, code: str, detail: str) -> None:
         """Answers with an error, unless another request is being answered, and closes the connection."""
         if self._refused:
             return
         self._refused = True
-        logging.getLogger(__name__).warning("%s: a request is refused: %s", self.peer, detail, extra={"kind": code})
+        self.log(code, detail)
         if self.cycle is None or self.cycle.response_complete:
             body = msgspec.json.encode({"error": code, "detail": detail, "game_id": None})
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)

@@ -73,7 +73,7 @@ class Requests:
                 elif path == "/readyz" and not sessions.ready:
                     status, body = 503, b"not ready"
         except RequestError as refused:
-            status, body = STATUS_OF[refused.code], refused.body(name)
+            status, body = STATUS_OF[refused.code], refused.body(name or _sent_name(scope["headers"], self._later))
             content, closes = _JSON + _HEADERS.get(refused.code, refused.headers), refused.code == "too_large"
         except _Gone:
             return None
@@ -145,6 +145,14 @@ def step_headers(headers: Iterable[tuple[bytes, bytes]], later: bool) -> tuple[s
     if _NAME.fullmatch(name) is None:
         raise RequestError("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
     return kind, name.decode("ascii"), size
+
+
+def _sent_name(headers: Iterable[tuple[bytes, bytes]], later: bool) -> str | None:
+    """The name of a game in a request whose other headers are wrong; None: it has none, or several, or a wrong one."""
+    keys = _GAME_KEYS | _LATER_GAME_KEYS if later else _GAME_KEYS
+    names = {value for key, value in headers if key in keys}
+    name = names.pop() if len(names) == 1 else b""
+    return name.decode("ascii") if _NAME.fullmatch(name) else None
 
 
 class _Gone(Exception):

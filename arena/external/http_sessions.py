@@ -109,19 +109,29 @@ class Sessions:
         self._playing = True
         if self._paused_at is not None:
             passed, self._paused_at = now - self._paused_at, None
-            for session in self._all():
-                session.active_at += passed
-                for ticket in session.tickets:
-                    ticket.since += passed
+            self._postpone(passed)
+
+    def _postpone(self, seconds: float) -> None:
+        """So many seconds count for no limit."""
+        for session in self._all():
+            session.active_at += seconds
+            for ticket in session.tickets:
+                ticket.since += seconds
 
     def drain(self) -> None:
         """No game may begin any more."""
         self.draining = True
 
-    def look(self) -> None:
-        """Ends games whose client is silent, or whose request was not answered in time."""
+    def look(self, stopped: float) -> None:
+        """Ends games whose client is silent, or whose request was not answered in time.
+
+        `stopped`: seconds since the last look in which the process did not run.
+        """
+        if self._paused_at is not None:
+            return
+        self._postpone(stopped)
         now = time.monotonic()
-        for session in self._all() if self._paused_at is None else ():
+        for session in self._all():
             if session.tickets:
                 if now - session.tickets[0].since >= self.requests.rules.answer_s:
                     self._lose(session, "timeout")

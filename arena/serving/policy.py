@@ -54,6 +54,7 @@ class Policy:
         ticks: of the checkpoint; None: there is none, as of a policy that is scripted.
         plays: how many entities of a game it plays.
         mask_size: of the masks that its game has; 0: none.
+        title: what messages call it; empty: the class of its algorithm.
 
     Attributes:
         algorithm: the instance of the algorithm's class; its `run` cannot be called.
@@ -74,6 +75,7 @@ class Policy:
         plays: int = 1,
         mask_size: int = 0,
         names: Sequence[str] = (),
+        title: str = "",
     ) -> None:
         self.observation_space, self.action_space, self.ticks = observation_space, action_space, ticks
         self.algorithm = algorithm = make(team)
@@ -86,11 +88,12 @@ class Policy:
         self.remembers = in_actor or declared != 0
         self._says = self.remembers and declared is not None
         self._make, self._plays, self._mask_size, self._warned = make, plays, mask_size, False
+        self._title = title or type(algorithm).__name__
         self._names = names  # of all entities that it plays; empty: not known
         self.reset()
 
     def __repr__(self) -> str:
-        return f"<policy of {type(self.algorithm).__name__}, ticks={self.ticks}, {self.observation_space}>"
+        return f"<policy {self._title}, ticks={self.ticks}, {self.observation_space}>"
 
     def act(
         self,
@@ -242,16 +245,15 @@ class Policy:
             names = self._names
             if entity is not None and names and entity not in names and entity not in range(len(names)):
                 raise ValueError(
-                    f"{type(self.algorithm).__name__} plays no entity {entity!r}; {nearest(str(entity), names)}; for "
+                    f"{self._title} plays no entity {entity!r}; {nearest(str(entity), names)}; for "
                     "several games at once pass a batch with a row for each, or load the policy once for each"
                 )
             return 0
         count = max(self.team, self._plays)
         if entity not in range(count):
             raise ValueError(
-                f"{type(self.algorithm).__name__} has an actor for each of {self.team} entities: got "
-                f"entity={entity!r}, expected its number in the order of seats, 0 to {count - 1}, or a batch with rows "
-                "of all of them"
+                f"{self._title} has an actor for each of {self.team} entities: got entity={entity!r}, expected its "
+                f"number in the order of seats, 0 to {count - 1}, or a batch with rows of all of them"
             )
         return int(entity) % self.team
 
@@ -435,7 +437,15 @@ def configured_policy(
 
     boundary_of = None if found is None else found.boundary
     return Policy(
-        make, observation_space, action_space, boundary_of, team, plays=plays, mask_size=mask_size, names=names
+        make,
+        observation_space,
+        action_space,
+        boundary_of,
+        team,
+        plays=plays,
+        mask_size=mask_size,
+        names=names,
+        title=f"{name} ({configured.algorithm})",
     )
 
 

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
 from arena.records.formats import lost_text
 from arena.records.journal import Journal
-from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import contradicting_text, contradicts
+from arena.records.scoreboard import Scoreboard
 from arena.roles.environment.episodes import GameTracker, Tracked
 from arena.serving.player import Player
 
@@ -48,7 +49,7 @@ class Server:
         say: takes a line for the user.
 
     Attributes:
-        episodes: of the games that are over, if `games` is given.
+        scoreboard: of the games that are over.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class Server:
         say: Callable[[str], None],
     ) -> None:
         self._connection, self._match, self._players = connection, match, players
-        self._drain_s, self._limit, self._say = drain_s, games, say
+        self._drain_s, self._say = drain_s, say
         self.interface = connection.games.interface
         self.table: Slots = connection.table
         self.table.most = games
         self.tick: Tick
-        self.episodes: list[EpisodeRecord] = []
+        self.scoreboard = Scoreboard([player.name for player in players])
         self._ticks = self._batches = self._contradicting = 0
         self._finished: list[Game] = []
         seats = check_seats(match, self.interface)
@@ -115,6 +116,13 @@ class Server:
             if kind == "http":
                 begin = f"curl -H 'game_id: one' -H 'step_kind: start' -d '' {games.address}"
                 self._say(f"a game begins with: {begin}; Ctrl-C ends the server")
+                server: Any = games  # `HttpGames`
+                most, rules = server.most_connections, server.rules
+                self._say(
+                    f"limits: {pluralize(self.table.size, 'game')} at the same time (--slots); {most} connections, "
+                    f"{most // 2} of one address; a game is lost after {rules.idle_s:g} s without a request (idle_s), "
+                    f"or {rules.answer_s:g} s without an answer (answer_s)"
+                )
         if on_loop is not None:
             on_loop(self._turn)
         else:
@@ -212,8 +220,7 @@ class Server:
             records = self._tracker.finish(tick.over, self._ticks)
             sides = self._match.sides or [(seat,) for seat in range(len(self._match.seats))]
             self._contradicting += sum(contradicts([seat.outcome for seat in one.seats], sides) for one in records)
-            if self._limit is not None:
-                self.episodes += records
+            self.scoreboard.take(records)
             if self._journal is not None:
                 self._journal.extend(records)
                 self._journal.flush()

@@ -180,8 +180,9 @@ def test_an_actor_other_than_json_and_another_server_are_named() -> None:
 
 def test_a_client_without_a_server_says_so() -> None:
     port = free_port()
-    with pytest.raises(ExternalClosed, match=f"no server at 127.0.0.1:{port}"):
+    with pytest.raises(ExternalClosed, match=f"no server at 127.0.0.1:{port}") as raised:
         PolicyClient(f"127.0.0.1:{port}", timeout_s=0.2)
+    assert len(raised.traceback) == 3, "this test, the constructor, and the method that connects"
     with pytest.raises(ValueError, match="no address"):
         PolicyClient("nowhere")
 

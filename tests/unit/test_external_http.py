@@ -127,6 +127,14 @@ CASES: dict[str, tuple[bytes, str | None]] = {
 
 def test_wrong_requests_are_refused_and_the_game_goes_on(playing: Playing, wire: HttpWire) -> None:
     wire.step("start")
+    named = {
+        "empty kind": "g",
+        "other kind": "g",
+        "get": "g",
+        "no game": None,
+        "two games": None,
+        "space in game": None,
+    }
     for case, (sent, code) in CASES.items():
         with HttpWire(playing.games.address) as other:
             other.send(sent)
@@ -137,6 +145,7 @@ def test_wrong_requests_are_refused_and_the_game_goes_on(playing: Playing, wire:
             said = json.loads(reply.body)
             assert list(said)[:3] == ["error", "detail", "game_id"], case
             assert said["error"] == code, case
+            assert case not in named or said["game_id"] == named[case], case
             assert ("reason" in said) == (code == "unknown_game"), case
             assert reply.headers["content-type"] == "application/json"
             assert (reply.headers.get("allow") == "POST") == (reply.status == 405), case
@@ -342,6 +351,7 @@ def test_health_is_told_on_connections_beyond_the_limit() -> None:
             assert (reply.status, reply.error, reply.headers["connection"]) == (
                 *(503, "too_many_connections", "close"),
             )
+            assert "takes 68 connections, 34 of one address; play several games over each" in reply.body.decode()
         idle += [HttpWire(address) for _ in range(200)]
         for page in ("/healthz", "/readyz"):
             with HttpWire(address) as wire:
@@ -716,7 +726,9 @@ def test_games_of_several_entities_in_json() -> None:
         assert wire.step("tick", data=json.dumps(wrong).encode()).error == "ended"
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
         form = b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}'
-        assert all(form in wire.step("tick", data=data).body for data in (b"", b"[]", b" null", b"3", b"hero"))
+        assert all(form in wire.step("tick", data=data).body for data in (b"", b"[]", b" null", b"3"))
+        for data in (b"hero", b"[" * 100_000):
+            assert b"the body is no JSON" in wire.step("tick", data=data).body
         assert form in wire.step("end", data=b"[]").body
         masked = wire.step("tick", data=json.dumps({"entities": {"rival": {**seen, "mask": [1, 1, 1]}}}).encode())
         assert "'rival' has no action masks; it has some with `masks: true`" in json.loads(masked.body)["detail"]
@@ -864,7 +876,7 @@ def test_flood_of_refused_requests_is_one_line_of_the_log(caplog: pytest.LogCapt
     finally:
         games.close("over")
     warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert warned == ["127.0.0.1: a request is refused: this is not HTTP/1.1"]
+    assert warned == ["127.0.0.1: a request is refused: bad_request: this is not HTTP/1.1"]
 
 
 def test_refused_requests_of_replaced_games_stay_counted() -> None:

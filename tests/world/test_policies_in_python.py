@@ -116,8 +116,8 @@ def test_actors_of_a_team_remember_by_entity(name: str, options: dict[str, Any],
 
 GRU = {"recurrent": "gru"}
 UNKNOWN = (
-    rf"^\w+ plays no entity '?\w+'?; .*known: {', '.join(ENTITIES)}; for several games at once pass a batch",
-    "^QMIX has an actor for each of 2 entities: got entity=",
+    rf"^blue \(\w+\) plays no entity '?\w+'?; .*known: {', '.join(ENTITIES)}; for several games at once pass a batch",
+    "^blue \\(qmix\\) has an actor for each of 2 entities: got entity=",
 )
 
 
@@ -285,7 +285,7 @@ def test_an_entity_of_a_team_is_named_and_what_is_missing_too(tmp_path: Path) ->
     observation = policy.observation_space.sample()
     assert policy.team == 2
     for batch, entity in ((observation, None), (observation, 2), (np.stack([observation] * 3), None)):
-        with pytest.raises(ValueError, match="VDN has an actor for each of 2 entities: got entity="):
+        with pytest.raises(ValueError, match=r"blue \(vdn\) has an actor for each of 2 entities: got entity="):
             policy.act(batch, entity=entity)
     games = np.stack([observation] * 3)  # of one entity, in three games
     assert policy.act(games, entity=1).tolist() == [policy.act(observation, entity=1)] * 3

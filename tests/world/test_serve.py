@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import signal
@@ -20,11 +21,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import external_actors
 import readme
 from arena.cli import serve
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.external.slots import Answers
+from arena.opened import open_run
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from arena.serving import load_policy
@@ -180,6 +183,28 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
     assert "3 games begun, 2 ended, 1 lost (1 policy_error); " in capsys.readouterr().out
 
 
+def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, records = configured(tmp_path, "touchdown", "blue", "red"), tmp_path / "records"
+    serving = Serving(path, "--http", 0, "--records", records, "--slots", 3)
+    seen = json.dumps({"entities": {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}}).encode()
+    outcomes = {"blue_0": {"outcome": "win"}, "red_0": {"outcome": "loss"}}
+    with serving, HttpWire(serving.address) as wire:
+        for name in ("a", "b"):
+            wire.step("start", name)
+        for name in ("a", "b"):
+            assert wire.step("tick", name, seen).status == 200
+            assert wire.step("end", name, json.dumps({"entities": outcomes}).encode()).status == 200
+    capsys.readouterr()
+    assert main(["standings", str(records), "--json"]) == 0
+    players = json.loads(capsys.readouterr().out)["players"]
+    assert {one["player"]: (one["wins"], one["losses"]) for one in players} == {"blue": (2, 0), "red": (0, 2)}
+    assert main(["report", str(records)]) == 0
+    assert [row["game"] for row in open_run(records).episodes()] == ["a", "a", "b", "b"]
+    for target, folder in ((pole, records), (pole, pole)):
+        assert main(["serve", str(target), "--http", "0", "--records", str(folder)]) == 2
+        assert "--records: holds a run, or records of another configuration" in capsys.readouterr().err
+
+
 def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
     def draws(name: str, others: int) -> list[int]:
         found = []
@@ -213,7 +238,7 @@ def test_n_games_are_served_to_their_ends(pole: Path) -> None:
             wire.step("end", str(number), b'{"reward": %d}' % number)
         serving.thread.join(600)
         assert not serving.thread.is_alive(), "it ends by itself"
-    assert len(serving.server.episodes) == 3
+    assert serving.server.scoreboard.policies["blue"].episodes == 3
 
 
 class Constant:
@@ -369,10 +394,15 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
     command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30", "--engine", "torch"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
+    assert process.stdout.readline() == f"loading {pole}\n"
     assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
     address = process.stdout.readline().split()[-1]
     begin = f"curl -H 'game_id: one' -H 'step_kind: start' -d '' {address}"
     assert process.stdout.readline() == f"a game begins with: {begin}; Ctrl-C ends the server\n"
+    assert process.stdout.readline() == (
+        "limits: 256 games at the same time (--slots); 1088 connections, 544 of one address; "
+        "a game is lost after 60 s without a request (idle_s), or 30 s without an answer (answer_s)\n"
+    )
     with HttpWire(address) as wire:
         wire.step("start", "a")
         process.send_signal(signal.SIGTERM)
@@ -385,6 +415,34 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
     assert "; 1 action in 1 batch" in output, "ends of games are no batches"
     assert re.search(r"^asked to stop: [12] running games? may go on for 30 s, none may begin$", output, re.MULTILINE)
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_time_in_which_the_server_is_stopped_does_not_count(tmp_path: Path) -> None:
+    """A game between two requests, one whose request waits in its socket, and one whose actor is at work go on."""
+    live = {"make": "http", "kwargs": {"port": 0, "actor": "external_actors:Balancer"}}
+    live["external"] = {"idle_s": 4, "answer_s": 4}
+    path = tmp_path / "http.yaml"
+    path.write_text(json.dumps(one_match(live, {"blue": {"algorithm": "random"}}, ticks=1, match={"lanes": 3})))
+    environment = {**os.environ, "PYTHONPATH": str(Path(external_actors.__file__).parent)}
+    command = [sys.executable, "-m", "arena", "serve", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        address = next(line.split()[-1] for line in process.stdout if line.startswith("listening"))
+        with HttpWire(address) as wire, HttpWire(address) as other, HttpWire(address) as working:
+            for one, name in ((wire, "a"), (other, "b"), (working, "c")):
+                assert one.step("start", name).status == 200
+            working.send(request("tick", "c", b"sleep 1"))
+            process.send_signal(signal.SIGSTOP)
+            wire.send(request("tick", "a", b"ask 1"))
+            time.sleep(5)
+            process.send_signal(signal.SIGCONT)
+            assert [wire.read().status, working.read().status] == [200, 200]
+            assert other.step("tick", "b", b"ask 1").status == 200
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.slow
