@@ -124,9 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
-    ended, asked = served.server.table.counts.ended, arguments.games
-    fewer = "" if asked is None or ended >= asked else f"; {ended} of {asked} games have ended"
-    for player in served.players if ended or asked is not None else ():  # as `arena evaluate` prints results
+    ended, games = served.server.table.counts.ended, arguments.games
+    fewer = "" if games is None or ended >= games else f"; {ended} of {games} games have ended"
+    for player in served.players if ended or games is not None else ():  # as `arena evaluate` prints results
         version = player.model.version
         at = f" at tick {version}" if version >= 0 else ", as configured"
         say(f"{player.name}{at}: {result_text(served.server.scoreboard.policies[player.name])}{fewer}")
