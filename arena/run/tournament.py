@@ -147,7 +147,7 @@ def tournament(
     Raises:
         ConfigError: a mistake of the user, such as a run of another game.
         RunFailed: a game has failed.
-        KeyboardInterrupt: a signal has ended it.
+        KeyboardInterrupt: a signal, which it names, has ended it.
     """
     check_episodes(episodes)
     for name, value, most in (("error", error, 0.5), ("elo", elo, 4000)):

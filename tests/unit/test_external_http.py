@@ -674,10 +674,10 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (
             b'{"observation": [1, 2], "mask": [1]}',
             "bad_mask",
-            "dtype int64 and shape (1,); expected whole numbers (3,): 1 for",
+            "dtype int64 and shape (1,); expected numbers (3,): 1 for",
         ),
         (b'{"observation": [1, 2], "mask": [0, 0, 0]}', "bad_mask", ""),
-        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected whole numbers (3,)"),
+        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected numbers (3,)"),
         (b'{"observation": [1, 2], "given": 3}', "bad_action", ""),
         (b'{"observation": [1, 2], "given": [0]}', "bad_action", ""),
         (b'{"entities": {"heroo": {"observation": [1, 2]}}}', "unknown_entity", "'heroo'; did you mean 'hero'?"),

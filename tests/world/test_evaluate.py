@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import arena
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from command import Command
@@ -255,6 +257,16 @@ def test_interrupt_is_reported_in_one_line(command: Command, tmp_path: Path, mon
         assert "--resume" not in error
         assert "Traceback" not in error
     assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"
+
+
+@pytest.mark.parametrize("play", [arena.evaluate, partial(arena.tournament, untrained=True)])
+def test_a_signal_that_ends_a_function_is_named(play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    monkeypatch.setattr("arena.run.lead.Root.record", interrupted)
+    with working_directory(tmp_path), pytest.raises(KeyboardInterrupt, match=r"^SIGTERM$"):
+        play(written(tmp_path, duel()))
 
 
 def test_opponent_may_be_a_policy_at_a_tick(command: Command, run: Path) -> None:
