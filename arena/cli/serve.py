@@ -261,6 +261,8 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     served = RunningServer(server, players, exporter, exports=arguments.engine == "auto")
     for player in players:
         served.announce(player)
+    if arguments.checkpoint == "follow":
+        say(f"takes newer checkpoints as they are written; {checkpoint.KEPT_TEXT}")
     for player in players:
         served.upgrade(player)
         if arguments.checkpoint == "follow" and folder is not None:

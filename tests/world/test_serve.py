@@ -351,7 +351,9 @@ def test_followed_policies_begin_at_a_tick_that_all_have(tmp_path: Path, capsys:
 
     assert versions() == [40, 20, -1]
     assert versions("--checkpoint", "follow") == [20, 20, -1]
-    assert "begins at tick 20, the newest of which all policies have a checkpoint\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "begins at tick 20, the newest of which all policies have a checkpoint\n" in shown
+    assert shown.count("a run keeps the first and the last 3 checkpoints of a policy") == 1
 
 
 def test_an_actor_asks_older_versions(pole: Path) -> None:
@@ -468,7 +470,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         ([":blue@30"], "there is no checkpoint '30'"),
         ([":blue@20", "--checkpoint", "20"], "says it already"),
         ([":blue", "--match", "0"], "is for a run or configuration alone"),
-        (["--checkpoint", "30"], "there is no checkpoint '30'"),
+        (["--checkpoint", "30"], "last; a run keeps the first and the last 3 checkpoints of a policy; copy a file"),
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
         (["--http", "0.0.0.0:0"], "token_file"),
