@@ -124,13 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
-    if arguments.games is not None:  # as `arena evaluate` prints results
-        scoreboard = Scoreboard([player.name for player in served.players])
-        scoreboard.take(served.server.episodes)
-        for player in served.players:
-            version = player.model.version
-            at = f" at tick {version}" if version >= 0 else ", as configured"
-            say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name])}")
+    if arguments.games is not None:
+        served.show_results()
     return 0
 
 
@@ -142,6 +137,7 @@ class RunningServer:
     players: Sequence[Player]
     exporter: Exporter | None
     exports: bool  # whether models that torch computes are exported, and replaced by the verified export
+    itself: bool  # whether one policy plays all sides, two or more
     followers: list[Follower] = field(default_factory=list)
 
     def run(self) -> None:
@@ -158,6 +154,15 @@ class RunningServer:
             for follower in self.followers:
                 follower.close()
             self.server.close()
+
+    def show_results(self) -> None:
+        """Prints the results of the games, as `arena evaluate` does."""
+        scoreboard = Scoreboard([player.name for player in self.players])
+        scoreboard.take(self.server.episodes)
+        for player in self.players:
+            version = player.model.version
+            at = f" at tick {version}" if version >= 0 else ", as configured"
+            say(f"{player.name}{at}: {result_text(scoreboard.policies[player.name], self.itself)}")
 
     def announce(self, player: Player) -> None:
         """Says which model a player has."""
@@ -258,9 +263,12 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=say)
 
-    served = RunningServer(server, players, exporter, exports=arguments.engine == "auto")
+    itself = len(players) == 1 and len(match.seats) > 1 and len(match.sides) != 1
+    served = RunningServer(server, players, exporter, exports=arguments.engine == "auto", itself=itself)
     for player in players:
         served.announce(player)
+    if arguments.checkpoint == "follow":
+        say(f"takes newer checkpoints as they are written; {checkpoint.KEPT_TEXT}")
     for player in players:
         served.upgrade(player)
         if arguments.checkpoint == "follow" and folder is not None:

@@ -123,7 +123,8 @@ class Source:
         labeled = self.labeled(name)
         if label not in labeled:
             why = "; the key `best` of a configuration keeps one" if label == "best" else ""
-            message = f"there is no checkpoint {label!r} of {name!r}{why}; {nearest(label, labeled)}"
+            kept = f"; {checkpoint.KEPT_TEXT}" if label.isdecimal() and labeled else ""
+            message = f"there is no checkpoint {label!r} of {name!r}{why}; {nearest(label, labeled)}{kept}"
             raise ConfigError(message, path=path, source=self.path)
         return labeled[label]
 
