@@ -20,7 +20,7 @@ from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum, nearest_key, pluralize
 
 Outcome = Literal["win", "loss", "draw"]
-WITHOUT_OPPONENT = "`arena evaluate` plays without an opponent, and `arena report RUN RUN` compares returns of runs"
+WITHOUT_OPPONENT = "`arena evaluate` plays without an opponent, and `arena tournament` compares players of one team"
 
 _NAMES: dict[object, Outcome] = {name: name for name in get_args(Outcome)}
 _ZERO = 1e-7  # of the sum of magnitudes: the error in sums of float32 rewards that a team shares

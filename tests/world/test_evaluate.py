@@ -15,6 +15,10 @@ import yaml
 import arena
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.outcome import Outcome
+from arena.records.scoreboard import Scoreboard
+from arena.run.evaluation import result_text
 from command import Command
 from in_process import one_match, play
 from working_folder import working_directory
@@ -213,6 +217,22 @@ def test_solo_policy_cannot_have_an_opponent(command: Command, tmp_path: Path) -
     assert (
         "--against: blue has no match with seats of others, or of two `sides`: there is no seat to oppose from" in error
     )
+
+
+def test_one_policy_in_all_seats_has_no_win_rate(command: Command, tmp_path: Path) -> None:
+    data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
+    with working_directory(tmp_path):
+        line = evaluate(command, written(tmp_path, data))[0]
+    assert "against itself" in line and "won " not in line
+
+
+@pytest.mark.parametrize(("other", "words"), [("win", "won 75.0 %"), ("loss", "against itself")])
+def test_a_team_that_wins_together_has_a_win_rate(other: Outcome, words: str) -> None:
+    board = Scoreboard()
+    for number, ends in enumerate([("win", other)] * 3 + [("loss", "loss" if other == "win" else "win")]):
+        seats = tuple(SeatRecord("blue", (seat,), 1.0, end) for seat, end in enumerate(ends))  # type: ignore[arg-type]
+        board.take([EpisodeRecord(0, 0, "game", 0, number, number + 1, 1, True, False, seats)])
+    assert words in result_text(board.policies["blue"], itself=True)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -27,6 +27,8 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.recorder import InOrder
+from arena.report.page import page
+from arena.report.read_run import read_run
 from arena.roles.protocol import Notice, RoleFailed
 from arena.run.planning import checked_plan
 from external_actors import ONE
@@ -255,6 +257,8 @@ def test_raising_loop_is_recreated_with_restart(tmp_path: Path, monkeypatch: pyt
     assert [(line["game"], line["lost"]) for line in lost] == [("walk-0", "failed")]
     assert len(found.episodes) > 2
     assert all(line["cut"] and line["seats"][0]["outcome"] is None for line in lost)
+    assert arena.open_run(found.folder.path).games() == [*JournalReader(found.folder.games)]
+    assert "more cut or lost: 1 lost (1 failed)" in page(read_run(found.folder.path))
     assert "the walker has fallen" in (found.folder.faults).read_text()
 
 
