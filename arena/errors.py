@@ -353,6 +353,16 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "seed": ("seed",),
     "obs": ("observation",),
     "action_mask": ("mask",),
+    "terminated": ("end",),
+    "done": ("end",),
+    "winner": ("outcome",),
+    "tie": ("draw",),
+    "victory": ("win",),
+    "defeat": ("loss",),
+    "stop": ("end",),
+    "step": ("tick",),
+    "reset": ("start",),
+    "begin": ("start",),
 }
 """Names of options and keys in other libraries, with the arena's names in the order of preference."""
 

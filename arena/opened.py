@@ -17,8 +17,9 @@ import msgspec
 from arena.config import Config, load_config
 from arena.errors import ConfigError, in_python
 from arena.records.folder import RunFolder
+from arena.records.formats import GamesLine
 from arena.records.journal import JournalReader
-from arena.records.metrics import EpisodeRecord
+from arena.records.metrics import UPDATE_FIELDS, EpisodeRecord, SeatRecord
 from arena.records.result_file import read_results
 from arena.roles.status import planned_ticks
 
@@ -45,7 +46,7 @@ class Table(list[dict[str, Any]]):
     def __getitem__(self, key: slice) -> Table: ...
     def __getitem__(self, key: SupportsIndex | slice) -> dict[str, Any] | Table:
         if isinstance(key, slice):
-            return Table(super().__getitem__(key), columns=self._columns or (self[0] if self else ()))
+            return Table(super().__getitem__(key), columns=self[0] if self else self._columns)
         return super().__getitem__(key)
 
     def to_pandas(self) -> Any:
@@ -97,11 +98,12 @@ class Run:
         without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`,
         which says why a game was lost.
         """
-        rows = Table()
+        of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in ("seats", "game", "lost")]
+        of_seat = [name for name in SeatRecord.__struct_encode_fields__ if name != "metrics"]
+        rows = Table(columns=[*of_episode, "seat", *of_seat])
         for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):
-            whole = {name: getattr(episode, name) for name in EpisodeRecord.__struct_fields__ if name != "seats"}
-            if episode.game is None:
-                del whole["game"], whole["lost"]
+            external = () if episode.game is None else ("game", "lost")
+            whole = {name: getattr(episode, name) for name in (*of_episode, *external)}
             for number, seat in enumerate(episode.seats):
                 rows.append({**whole, "seat": number, **msgspec.to_builtins(seat)})
         return rows
@@ -115,9 +117,16 @@ class Run:
         """
         return Table(read_results(self.folder))
 
+    def games(self) -> Table:
+        """A row for each line of `games.jsonl`, with counts of external games, such as `lost_by`: lost ones by reason.
+
+        The columns are those of [the file](external-games.md).
+        """
+        return Table(JournalReader(self._folder.games).made(dict, missing_ok=True), columns=GamesLine.__struct_fields__)
+
     def metrics(self) -> Table:
         """A row for each update of a policy: `policy`, `update`, `ticks`, `samples`, `seconds`, and what was logged."""
-        return Table(JournalReader(self._folder.metrics).made(dict, missing_ok=True))
+        return Table(JournalReader(self._folder.metrics).made(dict, missing_ok=True), columns=UPDATE_FIELDS)
 
     @in_python()
     def standings(self, at: int | None = None) -> Table:
@@ -133,9 +142,9 @@ class Run:
         Raises:
             ConfigError: no games of that tick, or no player learns, so that strengths do not depend on ticks.
         """
-        from arena.terminal.standings import table_data
+        from arena.terminal.standings import COLUMNS, table_data
 
-        return Table(table_data(self.rated(at).table.tables))
+        return Table(table_data(self.rated(at).table.tables), columns=COLUMNS)
 
     def payoffs(self, at: int | None = None) -> Table:
         """Who beats whom: two rows for each pair of players that has met, one as each of them sees it.

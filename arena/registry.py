@@ -371,7 +371,7 @@ def method_located(cls: type[Any], method: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, TypeError, ValueError) as error:
-        if not where_raised(error):
+        if error.args == (str(error),) and not where_raised(error):  # not a UnicodeDecodeError, with five arguments
             error.args = (f"{error}{where_defined(cls, method)}",)
         raise
 

@@ -156,6 +156,13 @@ class ExtraLoss:
 _TRIED_ROWS = 2
 
 
+def _form(found: Any) -> str:
+    """`float32 [2, 3]`; of what is no tensor, its type."""
+    return (
+        f"{found.dtype} {[*found.shape]}".removeprefix("torch.") if isinstance(found, Tensor) else type(found).__name__
+    )
+
+
 class UserEncoder(Encoder):
     """A module of the user: `Net(space, generator, **options)`, with `features` and `forward(leaves)`.
 
@@ -176,17 +183,20 @@ class UserEncoder(Encoder):
                 path="options.encoder",
             )
         self.own, self.features, self.learns = module, features, True
-        tried = [to_tensors(np.zeros((_TRIED_ROWS, *leaf.shape), leaf.dtype)) for leaf in leaves_of(space)]
+        leaves = leaves_of(space)
+        tried = [to_tensors(np.zeros((_TRIED_ROWS, *leaf.shape), leaf.dtype)) for leaf in leaves]
         try:
             with torch.no_grad():
                 found = self.own(tried)
         except Exception as error:
-            raise loaded.failure("fails on two rows of zeros", error, "encoder") from error
-        if not isinstance(found, Tensor) or found.shape != (_TRIED_ROWS, features):
-            shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            given = ", ".join(
+                " ".join(filter(None, (leaf.place, _form(one)))) for leaf, one in zip(leaves, tried, strict=True)
+            )
+            raise loaded.failure(f"fails on two rows of zeros, leaves = [{given}]", error, "encoder") from error
+        expected = f"float32 {[_TRIED_ROWS, features]}"
+        if _form(found) != expected:
             raise ConfigError(
-                f"{loaded.name!r} gives {shape} for {_TRIED_ROWS} rows; expected {[_TRIED_ROWS, features]}: "
-                "[N, features]",
+                f"{loaded.name!r} gives {_form(found)} for {_TRIED_ROWS} rows; expected {expected}: [N, features]",
                 path="options.encoder",
             )
 

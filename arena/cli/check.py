@@ -148,6 +148,12 @@ def _try_out(plan: Plan) -> list[str]:
             by = "actor()" if acting else "run()"
             _played(run, ticks + _MORE_TICKS, events, f"failed in load_state_dict(), or when its {by} played: ")
     of_all = f"{len(tried.matches)} of {pluralize(len(plan.matches), 'match', 'matches')}"
+    again = [
+        f"{name}: made again{' from its saved state' if spec_of(kind).resumable else ''}, then "
+        f"{pluralize(_MORE_TICKS, 'tick')} by {'actor()' if name in acting else 'run()'}"
+        for name, kind in own.items()
+        if name in acting or spec_of(kind).resumable
+    ]
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
     untried = []
     for name in (name for name in learners if name not in updates):
@@ -159,7 +165,7 @@ def _try_out(plan: Plan) -> list[str]:
         )
     said = dict.fromkeys(event.data["text"] for event in events if event.kind == "message")
     notes = (text for text in said if not text.startswith("run folder: "))
-    return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *left_out, *untried, *notes]
+    return [f"played: {pluralize(ticks, 'tick')} of {of_all}{learned}", *again, *left_out, *untried, *notes]
 
 
 def _played(run: Run, until: int, events: list[Event], failed: str) -> Run:

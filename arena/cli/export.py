@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Sequence
 
 from arena.cli.arguments import RemovedOption, positive_int
@@ -84,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
                 say(line)
             say(f"{shown(arguments.hub)}: {', '.join(sorted(path.name for path in anchored(arguments.hub).iterdir()))}")
             return 0
+        if sys.stderr.isatty():
+            complain("makes the ONNX file, compares and times it: about 10 s for a small network\n")
         found = export(arguments.policy, output=arguments.output, samples=samples, batch_sizes=sizes)
     except (ExportError, RunFailed) as error:
         complain(f"arena: failed: {error}\n")

@@ -124,12 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
-    ended, games = served.server.table.counts.ended, arguments.games
-    fewer = "" if games is None or ended >= games else f"; {ended} of {games} games have ended"
-    for player in served.players if ended or games is not None else ():  # as `arena evaluate` prints results
-        version = player.model.version
-        at = f" at tick {version}" if version >= 0 else ", as configured"
-        say(f"{player.name}{at}: {result_text(served.server.scoreboard.policies[player.name])}{fewer}")
+    served.show_results(arguments.games)
     return 0
 
 
@@ -141,6 +136,7 @@ class RunningServer:
     players: Sequence[Player]
     exporter: Exporter | None
     exports: bool  # whether models that torch computes are exported, and replaced by the verified export
+    itself: bool  # whether one policy plays all sides, two or more
     followers: list[Follower] = field(default_factory=list)
 
     def run(self) -> None:
@@ -157,6 +153,15 @@ class RunningServer:
             for follower in self.followers:
                 follower.close()
             self.server.close()
+
+    def show_results(self, games: int | None) -> None:
+        """Prints the results of the games that have ended, of so many, as `arena evaluate` does."""
+        ended, policies = self.server.table.counts.ended, self.server.scoreboard.policies
+        fewer = "" if games is None or ended >= games else f"; {ended} of {games} games have ended"
+        for player in self.players if ended or games is not None else ():
+            version = player.model.version
+            at = f" at tick {version}" if version >= 0 else ", as configured"
+            say(f"{player.name}{at}: {result_text(policies[player.name], self.itself)}{fewer}")
 
     def announce(self, player: Player) -> None:
         """Says which model a player has."""
@@ -260,9 +265,12 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
     drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
     server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=say)
 
-    served = RunningServer(server, players, exporter, exports=arguments.engine == "auto")
+    itself = len(players) == 1 and len(match.seats) > 1 and len(match.sides) != 1
+    served = RunningServer(server, players, exporter, exports=arguments.engine == "auto", itself=itself)
     for player in players:
         served.announce(player)
+    if arguments.checkpoint == "follow":
+        say(f"takes newer checkpoints as they are written; {checkpoint.KEPT_TEXT}")
     for player in players:
         served.upgrade(player)
         if arguments.checkpoint == "follow" and folder is not None:

@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
             "prior": table.prior,
             "without_winner": [*table.without_winner],
             "contradictions": [pair._asdict() for pair in table.contradictions],
+            "one_side": table.one_side,
+            "unmet": [*table.unmet],
             "narrow": None if table.narrow is None else table.narrow._asdict(),
             "payoffs": [pair._asdict() for pair in pairs(payoffs_of(table, timeline))],
             "meta_game": meta_game_data(table, timeline, run.config),

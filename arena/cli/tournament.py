@@ -20,13 +20,14 @@ from arena.run.evaluation import alike
 if TYPE_CHECKING:
     from arena.roles.run import Run
     from arena.run.lead import RunCommand
-    from arena.run.tournament import Entry, Outcome
+    from arena.run.tournament import Alone, Entry, Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Policies of configurations and runs, frozen, meet on both sides; those first whose result would change the "
-        "standings most."
+        "standings most. In a game of one team, or of one seat, each plays the same games alone, and their returns are "
+        "compared."
     )
     parser.add_argument(
         "targets",
@@ -39,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "change one value of each configuration, such as envs.duel.outcome=zero_sum; may be given many times",
     )
     parser.add_argument(
-        "--episodes", type=positive_int, default=10_000, metavar="N", help="at most N games (default: 10000)"
+        "--episodes",
+        type=positive_int,
+        metavar="N",
+        help="at most N games (default: 10000); without opponents N games of each player (default: 100)",
     )
     parser.add_argument(
         "--error",
@@ -104,10 +108,19 @@ def run(arguments: argparse.Namespace) -> int:
     return start(rank0, processes)
 
 
-def _present(run: Run, outcome: Outcome, *, as_json: bool) -> None:
+def _present(run: Run, outcome: Outcome | Alone, *, as_json: bool) -> None:
     """Prints the table, as text or JSON."""
     from arena.league.tournament import every_meeting
+    from arena.run.tournament import Alone
     from arena.terminal import standings
+
+    if isinstance(outcome, Alone):
+        data = {"players": outcome.rows, "decided": outcome.decided, "alike": alike(run), "run_dir": str(run.path)}
+        lines = [*standings.returns_lines(outcome.rows), *repetition_text(alike(run), remedy="--sample")]
+        text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
+        sys.stdout.write(f"{json.dumps(data, indent=2) if as_json else text}\n")
+        sys.stdout.flush()
+        return
 
     found, played, _, rule, sides = outcome
     lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeRecord, missing_ok=True)

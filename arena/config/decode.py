@@ -75,9 +75,10 @@ def convert(kind: type[S], value: Any, path: str) -> S:
         if key not in fields:
             message = removed_text(joined(path, key)) or f"unknown key {key!r}; {nearest_key(str(key), fields)}"
             raise ConfigError(message, path=joined(path, key))
-    for name, field in fields.items():
-        if field.required and name not in value:
-            raise ConfigError(f"the key {name!r} is missing, and has no default", path=path)
+    if missing := [repr(name) for name, field in fields.items() if field.required and name not in value]:
+        one = len(missing) == 1
+        text = "the key {} is missing, and has no default" if one else "the keys {} are missing, and have no defaults"
+        raise ConfigError(text.format(", ".join(missing)), path=path)
     hints = _hints(kind)
     items = ((fields[key].name, item, joined(path, key)) for key, item in value.items())
     return kind(**{name: _convert_value(hints[name], item, place) for name, item, place in items})

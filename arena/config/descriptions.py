@@ -14,6 +14,22 @@ import msgspec
 
 _FIELD = re.compile(r'^    (\w+): [^\n]*?(?:  # ([^\n]+)|\n    """([^\n]+)""")$', re.MULTILINE)
 
+_EXAMPLES = {
+    "Config": """Config(
+    name="duel",
+    ticks=10_000,
+    envs={"game": Env(make="touchdown")},
+    policies={"blue": Policy(algorithm="ppo"), "red": Policy(algorithm="random")},
+    matches=[Match(env="game", seats=["blue", "red"])],
+)""",
+    "Env": 'Env(make="touchdown", kwargs={"team_size": 2})',
+    "Policy": 'Policy(algorithm="ppo", options={"learning_rate": 3e-4})',
+    "Match": 'Match(env="game", seats=["blue", "red"], lanes=4)',
+    "RoundRobin": 'RoundRobin(env="game", policies=["blue", "red", "green"])',
+    "League": "League(snapshots=Snapshots(every=2, keep=10))",
+}
+"""Of structs in Python; their docstrings describe files too."""
+
 
 @cache
 def _source_of(module: str) -> str:
@@ -39,11 +55,14 @@ def descriptions_of(declared: type[Any]) -> dict[str, str]:
 
 
 def documented(struct: Any) -> Any:
-    """A struct of the configuration, with a line for each key in its docstring, for `help`."""
+    """A struct of the configuration, with an example and a line for each key in its docstring, for `help`."""
     kinds: dict[str, str] = {}
     for cls in struct.__mro__:
         kinds = vars(cls).get("__annotations__", {}) | kinds
-    lines, said = [struct.__doc__ or "", "", "Args:"], descriptions_of(struct)
+    lines, said = [inspect.cleandoc(struct.__doc__ or "")], descriptions_of(struct)
+    if example := _EXAMPLES.get(struct.__name__):
+        lines += ["", "Example:", *(f"    {line}" for line in example.splitlines())]
+    lines += ["", "Args:"]
     for key in struct.__struct_fields__:
         text = said.get(key, "").replace("null", "None")
         also = "; or the class or function itself" if "Target" in kinds[key] else ""

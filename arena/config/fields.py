@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +49,27 @@ class _KeysMeta(msgspec.StructMeta, ABCMeta):
         def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
             if unknown := next((name for name in kwargs if name not in cls.__struct_fields__), None):
                 raise TypeError(f"{cls.__name__} has no key {unknown!r}; {nearest_key(unknown, cls.__struct_fields__)}")
+            if args:
+                raise TypeError(f"{cls.__name__} takes keys by name, as {cls.__name__}({cls.__struct_fields__[0]}=...)")
             try:
-                return super().__call__(*args, **kwargs)
-            except TypeError as error:  # a required key is missing
-                raise TypeError(f"{cls.__name__}: {error}") from None
+                return super().__call__(**kwargs)
+            except TypeError as error:  # required keys are missing; msgspec names the first
+                required = (field.name for field in msgspec.structs.fields(cls) if field.required)
+                missing = ", ".join(repr(name) for name in required if name not in kwargs)
+                raise TypeError(f"{cls.__name__} has no value for {missing}, which it needs") from error
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """The keys and their defaults, without the types, which `help` would write out at length."""
+            shown = super().__signature__
+            found = shown.parameters.values()
+            made = {one.name: one.default.factory() for one in found if hasattr(one.default, "factory")}
+            plain = [one.replace(annotation=one.empty, default=made.get(one.name, one.default)) for one in found]
+            return shown.replace(parameters=plain)
+
+        def __dir__(cls) -> list[str]:
+            """For `help`, which lists the keys by the docstring: what else a program may use."""
+            return ["to_yaml"] if hasattr(cls, "to_yaml") else []
 
 
 class Keys(msgspec.Struct, metaclass=_KeysMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,8 @@ from arena.errors import ConfigError
 
 _FOUND = (
     "a configuration holds numbers, texts, lists and mappings, and classes and functions for their names; in place of "
-    "an object pass its class, its arguments in `kwargs` or `options` (only Trainer(callbacks=[...]) takes objects)"
+    "an object pass its class, its arguments in `kwargs` or `options`, and for a loaded policy its name in `load` "
+    "(only Trainer(callbacks=[...]) takes objects)"
 )
 
 

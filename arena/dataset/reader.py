@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from arena.config.load import load_config
 from arena.dataset.batch import Batch, checked_episodes, column_names, part_arrays
 from arena.dataset.format import LENGTHS, VERSION, Column, EntitySamples, Manifest, read_arrays
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, flatten, mask_size, row, unflatten
@@ -319,6 +319,7 @@ def open_dataset(path: Path | str) -> Samples:
         ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
             cannot be read; or the extra `minari` is missing.
     """
+    check_path(path, "the path of a run folder, or minari:ID")
     if str(path).startswith(MINARI):
         return _open_minari(str(path))
     path = anchored(path)

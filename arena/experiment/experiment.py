@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ class Trial:
     @property
     def results(self) -> list[dict[str, Any]]:
         """All results of the run, NaN for null."""
-        return read_results(self.folder)
+        return read_results(self.folder) if self.folder.is_dir() else []
 
     @property
     def last(self) -> dict[str, Any] | None:
@@ -161,7 +162,7 @@ class Experiment:
         Raises:
             ConfigError: a mistake of the user.
             WriteError: a file of the experiment cannot be written.
-            KeyboardInterrupt: Ctrl-C has ended it; `resume` goes on.
+            KeyboardInterrupt: a signal, which it names, has ended it; `resume` goes on.
         """
         if mpirun.under_launcher():
             raise ConfigError("an experiment starts its runs itself; leave mpirun or srun out")
@@ -178,7 +179,7 @@ class Experiment:
             status = driver.run()
             rows = FollowedExperiment(place, plan.file.config).look()
         if status > 128:
-            raise KeyboardInterrupt(status - 128)
+            raise KeyboardInterrupt(signal.Signals(status - 128).name)
         return Outcome(place, plan.file.config, rows)
 
 

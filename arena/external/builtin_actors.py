@@ -143,6 +143,10 @@ class JsonActor(BuiltinActor):
             if one.end:
                 check_outcome(one.outcome, name)
                 found = None if one.observation is None else link.fitted_observation(one.observation)
+            elif one.truncated or one.outcome is not None:
+                key = "outcome" if one.outcome is not None else "truncated"
+                text = f"entities.{name}.{key}: is for an end: send step_kind: end, or `end: true` with it"
+                raise ExternalError("bad_body", text)
             elif one.observation is not None:
                 found = link.prepare(one.observation, one.mask, one.given)
             checked.append((link, one, found))

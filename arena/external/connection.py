@@ -53,6 +53,7 @@ class Connection:
         sleep: waits so many seconds for games that start.
 
     Attributes:
+        match: as given.
         games: the open connection.
         table: filled by `games`.
         counted_at: when `counts` was called last, in seconds of the monotonic clock.
@@ -76,7 +77,7 @@ class Connection:
         logs: Path | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._make, self._match, self._seed, self._logs, self._sleep = make, match, seed, logs, sleep
+        self._make, self.match, self._seed, self._logs, self._sleep = make, match, seed, logs, sleep
         self._rules = match.game.external or TickRules()
         self.wake: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
@@ -95,10 +96,10 @@ class Connection:
     def _open(self) -> ExternalGames:
         games = self._make()
         if (configure := getattr(games, "configure", None)) is not None:
-            policies = policies_of(self._match, games.interface)
+            policies = policies_of(self.match, games.interface)
             restarted = lambda error, lost: self.restarted(error, lost)  # noqa: E731  # it is set later
             configure(ExternalMatch(self._seed, self._rules, policies, self._open_log, restarted))
-        games.open(self._match.lanes, lambda: self.wake())
+        games.open(self.match.lanes, lambda: self.wake())
         try:
             wait_for_start(games, self._sleep)
         except BaseException:  # such as Ctrl-C
@@ -109,13 +110,13 @@ class Connection:
     def _open_log(self, program: int) -> IO[bytes] | None:
         if self._logs is None:
             return None
-        return open(self._logs / f"simulator-{self._match.match}-{program}.log", "a+b", opener=private)
+        return open(self._logs / f"simulator-{self.match.match}-{program}.log", "a+b", opener=private)
 
     def place(self, kind: str) -> ExternalPlace:
         """The match's entry in `external.json`."""
         from arena.records.formats import ExternalPlace  # imported where games are external: others do without msgspec
 
-        match, host = self._match, socket.gethostname()
+        match, host = self.match, socket.gethostname()
         files = getattr(self.games, "files", [])
         return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes, files)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+from arena.errors import nearest_key
+
 _Malformed = Literal["bad_action", "bad_body", "bad_mask", "bad_observation", "bad_reward", "too_large", "unauthorized"]
 _Misplaced = Literal["already_asking", "ended", "not_yet", "unknown_entity", "unknown_game"]
 _Unstarted = Literal["already_started", "draining", "no_slot", "not_ready"]  # the game cannot begin
@@ -14,6 +16,7 @@ Code = Literal[_Malformed, _Misplaced, _Unstarted, _Failed, _Abandoned]
 """Why a request of an external game is refused. Only connections see `not_yet`, never a client."""
 
 CODES: tuple[Code, ...] = get_args(Code)
+OUTCOMES = ("win", "loss", "draw")
 
 
 class ExternalError(Exception):
@@ -39,9 +42,9 @@ def check_outcome(outcome: Any, entity: str | None = None) -> None:
     Raises:
         ExternalError: `bad_body`: it is neither `win` nor `loss` nor `draw`.
     """
-    if outcome not in (None, "win", "loss", "draw"):
+    if outcome not in (None, *OUTCOMES):
         place = "outcome" if entity is None else f"entities.{entity}.outcome"
-        raise ExternalError("bad_body", f"{place}: {outcome!r}; expected win, loss or draw")
+        raise ExternalError("bad_body", f"{place}: {outcome!r}; {nearest_key(str(outcome), OUTCOMES)}")
 
 
 class ExternalClosed(Exception):

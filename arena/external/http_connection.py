@@ -311,8 +311,11 @@ class RepeatedRecords(logging.Filter):
 
     def flush(self) -> None:
         """Passes a record for those omitted in a minute that is over, with their number."""
-        for kind in tuple(self._omitted):  # servers in other threads share this filter
-            if self._clock() - self._passed[kind] < _RECORDS_S or (omitted := self._omitted.pop(kind, None)) is None:
+        for kind, passed in tuple(self._passed.items()):  # servers in other threads share this filter
+            if self._clock() - passed < _RECORDS_S:
+                continue
+            self._passed.pop(kind, None)
+            if (omitted := self._omitted.pop(kind, None)) is None:
                 continue
             record, count = omitted
             vars(record)["kind"] = kind  # also where it was the text

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from arena.errors import nearest, nearest_key
 from arena.external.access import Access
 from arena.external.http_sessions import STATUS_OF, RequestError, Sessions
 
@@ -62,7 +63,8 @@ class Requests:
                 content = _BYTES
                 body = await sessions.step(kind, name, scope["client"], partial(self._body, cycle), since, task)
             elif path not in _PAGES:
-                raise RequestError("not_found", f"there is no {path[:256]}; games call /step")
+                known = nearest(path[:256], ("/step", *_PAGES))
+                raise RequestError("not_found", f"there is no {path[:256]}; {known}; games call /step")
             else:
                 self._check(scope, "GET", needs_token=path not in HEALTH)
                 body = b"ok"
@@ -134,7 +136,8 @@ def step_headers(headers: Iterable[tuple[bytes, bytes]], later: bool) -> tuple[s
     written = kinds.pop()
     kind = (_LATER_KINDS if later else _KINDS).get(written)
     if kind is None:
-        raise RequestError("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
+        found = written[:64].decode("latin-1")
+        raise RequestError("bad_step_kind", f"{found!r}; {nearest_key(found, _KINDS.values())}")
     if kind == "auto":
         return kind, "", size
     if not names:

@@ -459,15 +459,15 @@ def are_allowed(space: Any, masks: NDArray[Any], actions: NDArray[Any]) -> NDArr
 def mask_fault(space: Space[Any], masks: NDArray[Any], *axes: int) -> str | None:
     """Why an array is not the action masks [*axes, mask_size] of this space; None: it is."""
     shape = (*axes, mask_size(space))
-    if masks.shape != shape or masks.dtype.kind not in "biu":
+    if masks.shape != shape or masks.dtype.kind not in "biuf":
         found = f"dtype {masks.dtype} and shape {masks.shape}"
-    elif masks.size and (masks.max() > 1 or masks.min() < 0):
-        found = f"the value {masks[(masks > 1) | (masks < 0)][0]}"
+    elif (wrong := masks[(masks != 0) & (masks != 1)]).size:
+        found = f"the value {wrong[0]}"
     elif shape[-1] and allows_some(space, masks.reshape(-1, shape[-1])).all():
         return None
     else:
         found = "no allowed action"
-    return f"{found}; expected whole numbers {shape}: 1 for each allowed action, 0 for each forbidden one"
+    return f"{found}; expected numbers {shape}: 1 for each allowed action, 0 for each forbidden one"
 
 
 def mask_size(space: Space[Any]) -> int:

@@ -123,7 +123,8 @@ class Source:
         labeled = self.labeled(name)
         if label not in labeled:
             why = "; the key `best` of a configuration keeps one" if label == "best" else ""
-            message = f"there is no checkpoint {label!r} of {name!r}{why}; {nearest(label, labeled)}"
+            kept = f"; {checkpoint.KEPT_TEXT}" if label.isdecimal() and labeled else ""
+            message = f"there is no checkpoint {label!r} of {name!r}{why}; {nearest(label, labeled)}{kept}"
             raise ConfigError(message, path=path, source=self.path)
         return labeled[label]
 
@@ -158,7 +159,14 @@ def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Pat
     Raises:
         ConfigError: there is no such thing, or no checkpoint of this policy in it, or it loads itself.
     """
-    if not split(load)[1]:
+    run, name = split(load)
+    if not os.path.isabs(run) and not os.path.exists(anchored(run)):
+        raise ConfigError(
+            f"there is no such checkpoint file, checkpoint folder or run folder in {anchored('')}: a relative path is "
+            "meant from the folder in which a command or program starts",
+            source=load,
+        )
+    if not name:
         return checkpoint.find(load, policy)
     source, named = named_in_run(load)
     loaded = source.config.policies[named.policy].load
@@ -223,6 +231,8 @@ def opponent_of(config: Config, source: Source, against: str, *, path: str = "--
     Raises:
         ConfigError: it is none of them, or the algorithm cannot act without options.
     """
+    with located(path=path):
+        check_path(against, f"a policy, an algorithm, or {FORM}")
     if against in config.policies:
         return config.policies[against]
     if (other := other_policy(source, against, path=path)) is not None:

@@ -1,5 +1,7 @@
 """A tournament: every pair meets, then those pairs play whose games say most about the order, until it is decided.
 
+Where there are no opponents, all players play the same games alone: see `rows_of_returns`.
+
 Two players **meet** in every setting, on both sides, once in each lane. A batch has as many meetings as there are
 players, fewer where the budget ends, and grows with what was played before: so there are few batches to wait for, and
 at most about a quarter of all games are played after the order was decided.
@@ -16,16 +18,19 @@ games first.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
 import msgspec
 
-from arena.config.matches import Match, SeatEntry
+from arena.config.matches import Match, SeatEntry, reseated
 from arena.config.members import Sides
 from arena.league.ratings.contradictions import Contradiction, unmet
+from arena.league.ratings.intervals import half_of_mean
 from arena.league.ratings.ranking import OrderUncertainty, Standings, most_informative, open_doubts
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import Row, tables
@@ -34,7 +39,7 @@ from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import Terms, read_document
 
-_LANES = 16  # lanes, which frozen players play nearly as fast as one
+LANES = 16  # lanes, which frozen players play nearly as fast as one
 _PART = 4  # a batch has a quarter of the games before it
 
 
@@ -85,6 +90,38 @@ class Table(NamedTuple):
         return [doubt for doubt in self.doubts if doubt.equal and doubt not in left_open]
 
 
+def rows_of_returns(returns: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    """A row for each player, the best first, from the returns of the same games, which each has played alone.
+
+    `difference` is the mean of the differences from the returns of the best player, game by game. Their intervals are
+    those of all pairs of players together (Bonferroni), since which player is the best is itself estimated.
+    """
+    mean = {player: fmean(values) for player, values in returns.items()}
+    order = sorted(returns, key=mean.__getitem__, reverse=True)
+    games, pairs = len(returns[order[0]]), math.comb(len(order), 2)
+
+    def interval(values: Sequence[float], error: float) -> tuple[float | None, float | None]:
+        half = half_of_mean(games, stdev(values), error=error) if games > 1 else None
+        return (None, None) if half is None else (fmean(values) - half, fmean(values) + half)
+
+    rows = []
+    for rank, player in enumerate(order, 1):
+        row: dict[str, Any] = {"rank": rank, "player": player, "games": games, "return": mean[player]}
+        row["return_low"], row["return_high"] = interval(returns[player], 0.05)
+        differences = [value - best for value, best in zip(returns[player], returns[order[0]], strict=True)]
+        row["difference"] = None if rank == 1 else fmean(differences)
+        row["difference_low"], row["difference_high"] = (
+            (None, None) if rank == 1 else interval(differences, 0.05 / pairs)
+        )
+        rows.append(row)
+    return rows
+
+
+def not_behind(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The players that may be as good as the best one, by the rows of `rows_of_returns`."""
+    return [row["player"] for row in rows[1:] if row["difference_high"] is None or row["difference_high"] >= 0]
+
+
 def write_terms(folder: RunFolder, terms: Terms) -> None:
     """Writes `tournament.json`, atomically: how a tournament is played and when it is over."""
     checksums.replace(folder.tournament, msgspec.json.encode(terms) + b"\n")
@@ -120,12 +157,16 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
 
 
 def widened(settings: Sequence[Match], players: int, rule: Rule) -> tuple[Match, ...]:
-    """The settings with up to `_LANES` lanes, fewer if the budget of the rule is small for so many players.
+    """The settings with up to `LANES` lanes, fewer if the budget of the rule is small for so many players.
 
     Each player can have at least 8 meetings, and at least half of the budget is left when every pair has met, if one
     lane allows that.
     """
-    lanes = min(_LANES, rule.games // (max(8, 2 * (players - 1)) * players * len(settings)))
+    return in_lanes(settings, min(LANES, rule.games // (max(8, 2 * (players - 1)) * players * len(settings))))
+
+
+def in_lanes(settings: Sequence[Match], lanes: int) -> tuple[Match, ...]:
+    """The settings with at least so many lanes."""
     return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
 
 
@@ -213,6 +254,11 @@ def _meetings(settings: Sequence[Match], pairs: Sequence[tuple[str, str]]) -> It
         for setting in settings:
             for players in ((one, other), (other, one)):
                 yield seated(setting, players, copies=copies)
+
+
+def in_all_seats(setting: Match, player: str) -> Match:
+    """A setting of one team with a player in all seats."""
+    return msgspec.structs.replace(setting, seats=tuple(reseated(entry, player) for entry in setting.seats))
 
 
 def seated(setting: Match, players: tuple[str, str], *, copies: int = 1) -> Match:

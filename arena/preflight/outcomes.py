@@ -56,7 +56,7 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
             fits, episodes = _suggestion(match, game)
             random = f"{pluralize(episodes, 'episode')} of random actions"
             found = f"set {fits}, which fits {random}" if fits else "set one"
-            if fits == "none" and needed:
+            if fits == "none" and needed and not tournament:
                 found = f"leave that out, as {random} had no winners, or set a rule"
             found += f" (--set {path}={fits or 'RULE'})" if tournament else ""
             why = "the players of a league are rated" if rated else what

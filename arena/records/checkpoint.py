@@ -53,6 +53,7 @@ BEST = "best.ckpt"
 """The name of the best checkpoint of a policy, which is not listed among the others."""
 KEPT = 3
 """How many checkpoints stay beside the very first one."""
+KEPT_TEXT = f"a run keeps the first and the last {KEPT} checkpoints of a policy; copy a file that you want for longer"
 
 _log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from arena.config.fields import OutcomeRule
-from arena.errors import NotZeroSum, pluralize
+from arena.errors import NotZeroSum, nearest_key, pluralize
 
 Outcome = Literal["win", "loss", "draw"]
-WITHOUT_OPPONENT = "`arena evaluate` plays without an opponent, and `arena report RUN RUN` compares returns of runs"
+WITHOUT_OPPONENT = "`arena evaluate` plays without an opponent, and `arena tournament` compares players of one team"
 
 _NAMES: dict[object, Outcome] = {name: name for name in get_args(Outcome)}
 _ZERO = 1e-7  # of the sum of magnitudes: the error in sums of float32 rewards that a team shares
@@ -39,7 +39,8 @@ def stated_outcome(info: Mapping[str, Any], rule: OutcomeRule | None) -> str | N
     if isinstance(found, str) and (found in _NAMES or rule != "info"):
         return found
     if rule == "info" and found is not None:
-        raise ValueError(f"the info 'outcome' {found!r:.80}; expected win, loss or draw, as its game has the rule info")
+        meant = nearest_key(str(found)[:80], get_args(Outcome))
+        raise ValueError(f"the info 'outcome' {found!r:.80}; {meant}, as its game has the rule info")
     return None
 
 

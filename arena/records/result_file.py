@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from arena.config.result_keys import CLOCK_NUMBERS
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import ConfigError
 from arena.records import checksums
 from arena.records.atomic import refuse_links
 from arena.records.folder import RunFolder
@@ -27,18 +28,22 @@ CLOCK_KEYS = frozenset({*CLOCK_NUMBERS, "sampler_perf", "date", "pid", "hostname
 
 
 def read_results(path: Path | str) -> list[dict[str, Any]]:
-    """The results of a run, with NaN for null; none if the file is not there. An incomplete last line is skipped.
+    """The results of a run, with NaN for null; none if the folder has no such file. An incomplete last line is skipped.
 
     Args:
         path: the run folder, or its `result.json`.
 
     Raises:
-        ConfigError: a line is damaged, with its number; or the file was changed after it was written.
+        ConfigError: there is no such folder; a line is damaged, with its number; or the file was changed after it was
+            written.
     """
+    check_path(path, "the path of a run folder, or of its result.json")
     path = anchored(path)
     file = path if path.suffix == ".json" else RunFolder(path).results
     if file != path:
         refuse_links(path, {file.name: None})
+    if not file.parent.is_dir():
+        raise ConfigError("there is no such folder; name a run folder, as runs/<name>", source=str(file.parent))
     checksums.check(file)
     return results_in(file)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ class EpisodeTable(NamedTuple):
 
     envs: tuple[str, ...]  # names, in the order in which they were first seen
     policies: tuple[str, ...]  # likewise
+    lost: Mapping[str, int]  # external games that were lost, by reason; folders of earlier versions say none
     env: Ints  # [E] index in `envs`
     round: Ints  # [E] of the league
     match: Ints  # [E] its number in that round
@@ -118,7 +119,7 @@ class EpisodeRows:
     """
 
     def __init__(self, *, checks: bool = True) -> None:
-        self._envs, self._policies = _Names(), _Names()
+        self._envs, self._policies, self._lost = _Names(), _Names(), Counter[str]()
         self._places = _Column(np.int64, 4) if checks else None
         self._rows = [*(_Column() for _ in range(7)), *(_Column(np.bool_) for _ in range(3))]
         self._seats = [_Column(), _Column(), _Column(np.int8), _Column(np.float64)]
@@ -130,6 +131,7 @@ class EpisodeRows:
         long as the first of the run, or none is.
         """
         seats = [*chain.from_iterable(map(attrgetter("seats"), episodes))]
+        self._lost.update(why for episode in episodes if isinstance(why := episode.lost, str))
 
         def whole(values: Iterable[int], of: Sequence[Any] = episodes) -> Ints:
             return np.fromiter(values, np.int64, len(of))
@@ -178,7 +180,7 @@ class EpisodeRows:
                 place = f"round {round_}, match {match}, lane {lane}, episode {number}"
                 raise ConfigError(f"is damaged: {place} is there twice", path=f"line {line + 1}")
         columns: list[Any] = [column.values for column in (*self._rows, *self._seats)]
-        return EpisodeTable(tuple(self._envs), tuple(self._policies), *columns)
+        return EpisodeTable(tuple(self._envs), tuple(self._policies), dict(self._lost), *columns)
 
 
 def _mixed(*columns: Ints) -> Ints:

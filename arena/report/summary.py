@@ -13,7 +13,7 @@ from arena.config.matches import policy_of
 from arena.config.members import players
 from arena.config.schema import Policy
 from arena.league.rounds_file import ticks_before
-from arena.records.formats import PlanFile, ProfiledRole, ProfileFile
+from arena.records.formats import PlanFile, ProfiledRole, ProfileFile, lost_text
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.read_run import RunFiles
@@ -55,7 +55,8 @@ class Summary(msgspec.Struct, frozen=True):
     matches: int
     policies: int
     episodes: int  # that are results
-    cut: int  # by the end of a leg
+    cut: int  # by the end of a leg, or lost
+    lost: str  # how many external games were lost, and why; empty if none, or a folder of earlier versions
     updates: int
     samples: int  # of all policies together, as their last updates say
     faults: int
@@ -159,6 +160,7 @@ def summarize(files: RunFiles) -> Summary:
         policies=len(config.policies),
         episodes=episodes.results,
         cut=int(np.count_nonzero(episodes.cut)),
+        lost=lost_text(sum(episodes.lost.values()), episodes.lost) if episodes.lost else "",
         updates=files.updates.counts.total(),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),

@@ -4,6 +4,7 @@ To the root (tag TO_ROOT), from
     all roles      Ready           the game is created, or the algorithm is built
                    Failed          an error; the root ends the run with its message
                    Done            the role has finished the leg
+                   Notice          a sentence for the user
     workers        Left            `run` has returned before the end of the match
     environments   Stopping        whether the leg can end at the tick that the root ordered
                    Progress        of a rank's matches: ticks played, and the episodes finished since the last message
@@ -12,7 +13,6 @@ To the root (tag TO_ROOT), from
                    GamesLine       counts of external games
                    BudgetExhausted no external game of a match will come any more
     group writers  UpdateRecord    the metrics of one update of a policy
-                   Notice          a sentence of an algorithm for the user
 From the root (tag FROM_ROOT), to
     all roles      Go              all roles are ready: play. From now on the run folder may be written to
                    Next            the leg is over: the next leg, or None

@@ -62,6 +62,7 @@ class Run:
     #: episodes leaves nothing but its games: the next one begins at the tick that it has reached.
     episodes: int | None = None
     greedy: bool = False  # frozen policies take their best action rather than a random one
+    seeded: bool = False  # every episode has a seed of its own, whatever was played before it
     sampled: frozenset[str] = frozenset()  # frozen policies that sample their actions even if `greedy`
     profile: bool = False  # every role measures its time
     tried: bool = False  # by `arena check`: it ends at the first boundary, and refuses actions that masks forbid

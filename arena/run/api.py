@@ -110,7 +110,7 @@ def train(
     Raises:
         ConfigError: a mistake of the user, such as a folder that has a run already, or nothing to resume.
         RunFailed: the run has failed.
-        KeyboardInterrupt: a signal has ended the run before it had begun.
+        KeyboardInterrupt: a signal, which it names, has ended the run before it had begun.
     """
     if ranks != 1 and mpirun.under_launcher():
         raise ConfigError(
@@ -245,7 +245,7 @@ class Listener(Output):
             mistake = None if self._failure is None else self._failure.mistake
             raise mistake or ConfigError(self.failure)
         if status > 128:
-            raise KeyboardInterrupt(status - 128)
+            raise KeyboardInterrupt(signal.Signals(status - 128).name)
         if status:
             raise RunFailed(self.failure)
 

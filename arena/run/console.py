@@ -43,6 +43,15 @@ class Event(NamedTuple):
     kind: str
     data: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        """The event in a line, for `on_event=print`."""
+        data = self.data
+        if self.kind == "progress":
+            returns = {name: score["last_return"] for name, score in data["policies"].items()}
+            shown = (f"{name} return {'-' if one is None else f'{one:.2f}'}" for name, one in returns.items())
+            return " | ".join([f"{data['ticks']}/{data['total']} ticks", *shown])
+        return str(data["text"]) if self.kind == "message" else f"begins at tick {data['tick']}"
+
 
 class PolicyScore(NamedTuple):
     """The results of one policy.

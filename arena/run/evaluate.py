@@ -96,7 +96,7 @@ def evaluate(
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
         RunFailed: a game has failed.
-        KeyboardInterrupt: a signal has ended it.
+        KeyboardInterrupt: a signal, which it names, has ended it.
     """
     rows, listener = Table(), Listener(None)
 

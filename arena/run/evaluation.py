@@ -149,20 +149,24 @@ def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int
 
 
 def against_itself(evaluation: Run, policy: str) -> bool:
-    """Whether a policy has all seats of two or more sides wherever it plays: it wins and loses each such game."""
+    """Whether a policy has all seats, two or more, wherever it plays."""
     played = [match for match in evaluation.plan.matches if policy in match.config.names]
-    return bool(played) and all(match.sides and {*match.config.names} == {policy} for match in played)
+    return bool(played) and all({*match.config.names} == {policy} and len(match.seats) > 1 for match in played)
 
 
 def result_text(score: Score, itself: bool = False) -> str:
-    """A result with its 95 % intervals; `itself`: of games of a policy against itself, which have no win rate."""
+    """A result with its 95 % intervals; `itself`: of games of one policy, which have no win rate if it loses each too.
+
+    All seats of a team win together.
+    """
     if score.episodes == 0:
         return "took no part" if score.absent else "no episode"
     count = score.returns.count
     mean, half = score.returns.total / count, half_of_mean(count, score.returns.deviation)
     interval = "" if half is None else f" +- {half:.2f}"  # a single episode has none
     parts = [pluralize(score.episodes, "episode"), f"return {mean:.2f}{interval}", f"length {score.lengths.mean:.1f}"]
-    if itself:
+    shared = score.games.squares < score.games.total or not (score.wins or score.losses)
+    if itself and score.games.count and shared:
         parts.insert(1, "against itself")
     elif score.games.count:
         low, high = of_share(score.wins, score.games.count)

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,9 @@ from arena.league.ratings.standings import POPULATIONS
 from arena.league.sources import AnyConfig, Named, Source, split
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
+from arena.preflight.examine import make_game
 from arena.preflight.external import refuse_external
+from arena.preflight.outcomes import outcome_rule
 from arena.records import checkpoint
 from arena.records.folder import numbered
 from arena.records.outcome import WITHOUT_OPPONENT
@@ -210,18 +213,21 @@ def sides_of(sources: Sequence[PlayersOf], players: Collection[str]) -> Sides | 
 # the games
 
 
-def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Match, ...]]:
-    """The games of all sources, and the matches in which two players can meet there.
+def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Match, ...], bool]:
+    """The games of all sources, and the matches in which two players can meet, or each plays alone.
 
     Returns:
-        the environments, and descriptions with two sides; lanes are those of the first source.
+        the environments, descriptions with two sides, and whether it is one side alone, a team; lanes are those of the
+        first source.
     """
     found: list[dict[_Game, Match]] = []
     first: tuple[MatchPlan, ...] = ()
+    team = False
     for source in sources:
         with source.origin.located():
             refuse_external(source.config)
             matches = make_plan(source.config).matches
+            team = _has_one_team(matches[0]) if not first else team
             first = first or matches
             makes = [dict.fromkeys(match.game.make for match in one) for one in (matches, first)]
             if makes[0].keys().isdisjoint(makes[1]):
@@ -229,7 +235,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
                 there = sources[0].path or sources[0].config.name
                 raise ConfigError(f"plays another game than {there}: game {mine}, there {theirs}")
             alone = next((match for match in matches if len(_sides(match)) != 2), None)
-            if alone is not None and len({match.game.make for match in matches}) > 1:
+            if alone is not None and not team and len({match.game.make for match in matches}) > 1:
                 names = ", ".join(dict.fromkeys(match.env for match in matches))
                 raise ConfigError(
                     f"plays several games ({names}), and a match of {alone.env!r} has not two sides; a tournament is "
@@ -247,11 +253,11 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
                                 registry.written_out(match.game.make, match.game.kwargs),
                                 match.game.wrapped_in,
                                 [seat.entities for seat in match.seats],
-                                two_sides(match),
+                                _sides_of(match, team=team),
                                 match.game.outcome,
                             )
                         ),
-                    ): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
+                    ): msgspec.structs.replace(entries[match.entry], sides=_sides_of(match, team=team), copies=1)
                     for match in matches  # each once, without its players
                 }
             )
@@ -275,7 +281,7 @@ def settings_of(sources: Sequence[Source]) -> tuple[Mapping[str, Env], tuple[Mat
             there = sources[0].path or sources[0].config.name
             message = f"plays another game than {there}: {difference}; all players need the same game{remedy}"
             raise ConfigError(message, source=source.path)
-    return sources[0].config.envs, tuple(found[0].values())
+    return sources[0].config.envs, tuple(found[0].values()), team
 
 
 class _Game(NamedTuple):
@@ -289,15 +295,28 @@ class _Game(NamedTuple):
     outcome: str
 
 
-def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:
-    """The seats of each of the two sides of a match."""
+def _has_one_team(match: MatchPlan) -> bool:
+    """Whether one policy has all seats of a match, and no opponent: one seat, or a game without winners."""
+    if len({*match.config.names}) > 1 or len(match.seats) == 1:
+        return len({*match.config.names}) == 1
+    if match.game.outcome is not None:
+        return match.game.outcome == "none"
+    with closing(make_game(match, 1)) as game:
+        return outcome_rule(match, game.interface) == "none"
+
+
+def _sides_of(match: MatchPlan, *, team: bool) -> Sequence[Sequence[int]] | None:
+    """The seats of each of the two sides of a match; of a match of one `team` its own `sides`."""
+    if team and len({*match.config.names}) == 1:
+        return match.config.sides
     sides = _sides(match)
     if len(sides) == 2:
         return sides
     seats = f"of {pluralize(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
-    remedy = f"say `sides: [[0, ...], [...]]` where there are two, by the seats' places; {WITHOUT_OPPONENT}"
-    if len(match.seats) == 1:
-        remedy = WITHOUT_OPPONENT
+    remedy = (
+        "say `sides: [[0, ...], [...]]` where there are two, by the seats' places; if one policy has all seats of a "
+    )
+    remedy += f"team, `--set envs.{match.env}.outcome=none` lets each player play alone; {WITHOUT_OPPONENT}"
     raise ConfigError(f"a match {seats}; two players meet where there are two sides: {remedy}", path=match.path)
 
 

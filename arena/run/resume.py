@@ -225,11 +225,15 @@ def forget(run: Run) -> int:
     journal.forget_after(folder.resumes, ResumeLine, lambda line: line.tick, start)
     before, now = _in_force(load_config(folder.config), run.plan.config)
     changed = [
-        line for line in changed_values(before, now) if re.match(r"(seed|envs|policies|matches|league)\b", line[0])
+        ResumeLine(tick=start, key=key, was=was, now=new)
+        for key, was, new in changed_values(before, now)
+        if re.match(r"(seed|envs|policies|matches|league)\b", key)
     ]
     if changed and start:
+        # A resume that was killed before it wrote config.yaml has written its lines already.
+        newest = {line.key: line for line in JournalReader(folder.resumes).lines(ResumeLine, missing_ok=True)}
         resumes = journal.Journal(folder.resumes)
-        resumes.extend([ResumeLine(tick=start, key=key, was=was, now=new) for key, was, new in changed])
+        resumes.extend([line for line in changed if newest.get(line.key) != line])
         resumes.close()
     return farthest - start
 

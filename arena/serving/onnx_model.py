@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError
 from arena.records.formats import ModelFile, read_document
 from arena.serving.decoding import Decoder, Random
@@ -87,7 +88,11 @@ def load_model(folder: Path | str) -> OnnxModel:
     Raises:
         ConfigError: a file is missing, damaged, or does not belong to the others.
     """
-    folder = Path(folder)
+    check_path(folder, "the path of a folder that `arena export` has written")
+    folder = anchored(folder)
+    if not (folder / DESCRIPTION).is_file():
+        text = f"not the folder of a model: {DESCRIPTION} is missing; `arena export RUN:POLICY` writes one"
+        raise ConfigError(text, source=str(folder))
     file = read_description(folder)
     if file.onnx_sha256 is None:
         raise ConfigError(f"there is no {MODEL}: the engine {file.engine!r} was chosen", source=str(folder))

@@ -276,9 +276,11 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
     lines = [f"run folder: {shown(run_dir)}"]
     policies = {} if config is None else config.policies
     frozen = [name for name in scoreboard.shown if name in policies and policies[name].frozen]
+    idle = [name for name in frozen if not scoreboard.shown[name].episodes]  # as past selves that were never drawn
+    more = [name for name in frozen if name not in idle][_MOST_FROZEN:]
     for name, score in scoreboard.shown.items():
         policy = policies.get(name)
-        if name in frozen[_MOST_FROZEN:]:
+        if name in idle or name in more:
             continue
         learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
         waits = "; it has logged no metrics yet" if learns and not score.updates else ""
@@ -303,7 +305,11 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
             others = score.episodes - score.games.count
             text += f"; {pluralize(others, 'other')} ended without an outcome" if others > 0 else ""
         lines.append(f"{name:{pad}}  {text}{waits}")
-    return lines + [f"and {len(frozen) - _MOST_FROZEN} more frozen policies"] * (len(frozen) > _MOST_FROZEN)
+    if more:
+        lines.append(f"and {pluralize(len(more), 'more frozen policy', 'more frozen policies')}")
+    if idle:
+        lines.append(f"{pluralize(len(idle), 'frozen policy', 'frozen policies')} finished no episode")
+    return lines
 
 
 def fault_lines(losses: Losses) -> list[str]:

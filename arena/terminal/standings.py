@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +16,7 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import OrderUncertainty
 from arena.league.ratings.standings import ENOUGH, CutGamesBias, LeagueTable, Row
 from arena.league.timeline import Timeline
-from arena.league.tournament import Rule, Table
+from arena.league.tournament import Rule, Table, not_behind
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
@@ -25,6 +25,13 @@ _ONE_SCALE = (
     "these two tables have one scale: a player of the first side scores a half against one of the second with the same "
     "Elo; intervals are of distances within a table"
 )
+
+
+COLUMNS = (
+    *("rank", "player", "elo", "low", "high", "games", "wins", "draws", "losses", "score", "score_interval"),
+    *("table", "scale"),
+)
+"""The keys that every row of `table_data` has."""
 
 
 def elo_text(value: float) -> str:
@@ -140,6 +147,27 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     return lines + ([f"and {left_out} more"] if left_out else [])
 
 
+def returns_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each player that has played alone, by the rows of `rows_of_returns`, and who is the best."""
+    cells = [("rank", "player", "games", "return", "95 % interval", "difference", "95 % interval")]
+    for row in rows:
+        parts = [
+            ("-" if row[name] is None else f"{row[name]:.4g}", _ends(row, name)) for name in ("return", "difference")
+        ]
+        cells.append((str(row["rank"]), row["player"], str(row["games"]), *parts[0], *parts[1]))
+    best, others = rows[0]["player"], not_behind(rows)
+    verdict = f"{best} is the best" if not others else f"{' and '.join(others)} may be as good as {best}"
+    return [
+        *_aligned(cells, left=(1,)),
+        f"{verdict}: differences are from {best} in the same games, their intervals hold for all pairs together",
+    ]
+
+
+def _ends(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None else f"[{low:.4g}, {high:.4g}]"
+
+
 def league_lines(found: LeagueTable, *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
     """The standings of a league and remarks on them; arguments as of `standings_lines`."""
     lines = table_lines(found.tables, most=most, always=always)
@@ -148,6 +176,13 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     again += [f"{name} started over at tick {began.tick}" for name, began in begun if not began.source]
     if again:
         lines.append(f"{', '.join(again)}: games and score count from then on")
+    if found.unmet:
+        lines.append(f"not met yet in a game that counts, so without a rating: {', '.join(found.unmet)}")
+    if found.one_side:
+        lines.append(
+            "every player has kept to one side, so that strength cannot be told from what the side is worth, and "
+            "intervals are wide; `arena tournament RUN` plays both sides, as does `both_sides` of a generator"
+        )
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
     lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]
     if (narrow := found.narrow) is not None:

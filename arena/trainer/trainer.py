@@ -518,7 +518,7 @@ class Trainer:
                 raise ConfigError(f"which policy? Name one of {', '.join(self.policies)}")
             return learners[0]
         if name not in self.policies:
-            raise ConfigError(f"no policy {name!r}; {nearest(name, self.policies)}")
+            raise ConfigError(f"no policy {name!r}; {nearest(str(name), self.policies)}")
         return name
 
     def compute_action(

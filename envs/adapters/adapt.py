@@ -31,6 +31,13 @@ from envs.adapters.sources import check_call
 from envs.adapters.vector_env import VectorGame, takes_num_envs
 from envs.adapters.wrappers import wrapped, wrapper_specs
 
+_KINDS = (
+    "a class derived from gymnasium.Env, gymnasium.vector.VectorEnv, arena.entity_env.Environment, or PettingZoo's "
+    "ParallelEnv or AECEnv; a game in JAX as of pgx or Gymnax; or the interface of lists or dictionaries (reset, step, "
+    "and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
+)
+_RAISING = "gymnasium.core", "pettingzoo.utils.env"
+"""Modules of the base classes whose methods only raise."""
 _RULES = "info", "zero_sum", "higher_return", "none"
 _OF_PETTINGZOO: Mapping[str, str] = {
     # Not zero_sum: who makes an illegal move loses one, and the other wins nothing.
@@ -136,6 +143,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
+            _check_members(first)
             unwrapped_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
@@ -159,11 +167,11 @@ def _lane_game(env: Any) -> LaneGame:
     Class names are compared: an isinstance check would import PettingZoo, which takes long, for every game.
     """
     name, bases = type(env).__name__, {(one.__module__.partition(".")[0], one.__name__) for one in type(env).__mro__}
-    if ("pettingzoo", "ParallelEnv") in bases:
-        return ParallelGame(env)
-    if ("pettingzoo", "AECEnv") in bases:
-        return AECGame(env)
+    if {("pettingzoo", "ParallelEnv"), ("pettingzoo", "AECEnv")} & bases:
+        _check_members(env)
+        return ParallelGame(env) if ("pettingzoo", "ParallelEnv") in bases else AECGame(env)
     if is_dict_env(env):
+        _check_members(env)
         return DictGame(env)
     members = [getattr(env, each, None) for each in ("observation_spaces", "action_spaces", "reset", "step")]
     if all(isinstance(each, (list, tuple)) for each in members[:2]) and all(map(callable, members[2:])):
@@ -179,9 +187,19 @@ def _lane_game(env: Any) -> LaneGame:
             'gymnasium.Env, or use `make: "gymnasium:shimmy:GymV21Environment-v0"` with `kwargs: {env_id: ...}` '
             "(pip install shimmy)"
         )
-    raise ConfigError(
-        f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, an arena.entity_env.Environment, a gymnasium.vector.VectorEnv, a game in JAX as of pgx "
-        "or Gymnax, or the interface of lists or dictionaries (reset, step, and observation_spaces and action_spaces "
-        "as lists with one space per entity, or as mappings by agent)"
-    )
+    _check_members(env, f"; expected {_KINDS}")
+    raise ConfigError(f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected {_KINDS}")
+
+
+def _check_members(env: Any, more: str = "") -> None:
+    """Refuses a game without spaces or methods of its own; `more` ends the message."""
+    game = getattr(env, "unwrapped", env)
+    lacks = [
+        name
+        for name in ("observation_space", "action_space", "reset", "step")
+        if not hasattr(game, f"{name}s")
+        and (not hasattr(game, name) or getattr(getattr(type(game), name, None), "__module__", "") in _RAISING)
+    ]
+    if lacks:
+        who = f"{type(game).__module__}.{type(game).__qualname__}"
+        raise ConfigError(f"the environment is a {who} without {', '.join(lacks)} of its own{more}")

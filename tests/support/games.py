@@ -37,6 +37,24 @@ class Countdown(gymnasium.Env[Any, Any]):
         return observation, float(action), over and not self.truncate, over and self.truncate, {"left": self.left}
 
 
+class Offer(gymnasium.Env[Any, Any]):
+    """Pays a number drawn at the start and the action; the larger it is, the longer the game, and the more it draws."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Box(-9, 9, (1,), np.float32), spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.offer, self.ticks = float(self.np_random.uniform(-9, 9)), 0
+        return np.array([self.offer], np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.np_random.random(int(action))
+        self.ticks += 1
+        over = self.ticks > action
+        return np.array([self.offer], np.float32), (self.offer + float(action)) * over, over, False, {}
+
+
 class Slow(Countdown):
     """Sleeps in every step."""
 

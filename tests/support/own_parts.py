@@ -29,6 +29,26 @@ class Narrow(Net):
         return super().forward(leaves)[:, 1:]
 
 
+class Doubled(Net):
+    """Returns float64."""
+
+    def forward(self, leaves: Any) -> Tensor:
+        return super().forward(leaves).double()
+
+
+class OneLeaf(nn.Module):
+    """Takes observations of one leaf alone."""
+
+    features = 3
+
+    def __init__(self, space: Any, generator: torch.Generator) -> None:
+        super().__init__()
+
+    def forward(self, leaves: Any) -> Tensor:
+        (numbers,) = leaves
+        return numbers
+
+
 class Decay:
     """Minus half the weight decay's gradient: the squared length of all weights, times `by`."""
 

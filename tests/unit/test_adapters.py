@@ -877,6 +877,9 @@ OF_GYM = type("Env", (), {"__module__": "gym.core"})
 OF_SB3 = type("VecEnv", (), {"__module__": "stable_baselines3.common.vec_env"})
 
 
+SPACES = {"observation_space": Discrete(2), "action_space": Discrete(2)}
+
+
 def no_game() -> int:
     return 3
 
@@ -884,7 +887,10 @@ def no_game() -> int:
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: adapt(no_game, {}, 1), "the environment is a builtins.int; expected a gymnasium.Env, a PettingZoo"),
+        (
+            lambda: adapt(no_game, {}, 1),
+            r"is a builtins.int without observation_space, action_space, reset, step of its own; expected a class",
+        ),
         (
             lambda: adapt(type("Games", (OF_SB3,), {"num_envs": 3}), {}, 1),
             "vector environment of Stable-Baselines3 with 3 games; name",
@@ -906,6 +912,27 @@ def no_game() -> int:
         (lambda: pettingzoo_factory("json"), "'json' has neither parallel_env nor env"),
         (lambda: pettingzoo_factory("classic/tictactoe-v1"), "did you mean 'classic.tictactoe_v3'?"),
         (lambda: pettingzoo_factory("mpe2.simple_tag_v2"), "did you mean 'mpe2.simple_tag_v3'?"),
+        (
+            lambda: adapt(type("Half", (Pennies,), {"step": None, "observation_spaces": {}}), {}, 1),
+            "expected a class deri",
+        ),
+        *(
+            (
+                lambda members=members, base=base: adapt(type("Half", (base,), members), {}, 1),
+                f"Half without {lacks} of its own$",
+            )
+            for base, members, lacks in (
+                (gymnasium.Env, {}, "observation_space, action_space, reset, step"),
+                (gymnasium.Env, {**SPACES, "reset": lambda self, *, seed=None, options=None: (0, {})}, "step"),
+                (pettingzoo.ParallelEnv, {"possible_agents": ["a"]}, "observation_space, action_space, reset, step"),
+                (pettingzoo.AECEnv, SPACES, "reset, step"),
+                (
+                    object,
+                    {"observation_spaces": {"a": Discrete(2)}, "action_spaces": {"a": Discrete(2)}},
+                    "reset, step",
+                ),
+            )
+        ),
         (
             lambda: adapt(type("Lame", (Pennies,), {"action_spaces": [Discrete(2)]}), {}, 1),
             "Lame has 1 entities, 2 observation_spaces and 1 action_spaces",

@@ -251,6 +251,11 @@ def test_a_missing_key_is_named(key: str) -> None:
     assert f"the key {key!r} is missing, and has no default" in str(error)
 
 
+def test_all_missing_keys_are_named() -> None:
+    error = error_of({"name": "duel", "matches": []})
+    assert "the keys 'ticks', 'envs', 'policies' are missing, and have no defaults" in str(error)
+
+
 # Files
 
 

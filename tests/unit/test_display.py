@@ -263,14 +263,17 @@ def test_summary_has_first_and_last_games_of_each_policy() -> None:
     ]
 
 
-def test_summary_counts_frozen_policies_beyond_the_first_three() -> None:
+def test_summary_counts_frozen_policies_that_are_idle_or_beyond_the_first_three() -> None:
     names = ["blue", *(f"blue-{tick}" for tick in range(5))]
-    policies = {name: {"algorithm": "random", "frozen": name != "blue"} for name in names}
+    policies = {name: {"algorithm": "random", "frozen": name != "blue"} for name in [*names, "blue-5", "blue-6"]}
     match = {"env": "game", "seats": ["blue", "blue-0"]}
     config = {"ticks": 9, "envs": {"game": {"make": "touchdown"}}, "policies": policies, "matches": [match]}
-    lines = summary_lines(Scoreboard(names), "x", parse_config(config, source="test"))
-    assert [line.split()[0] for line in lines[1:-1]] == names[:4]
-    assert lines[-1] == "and 2 more frozen policies"
+    board = Scoreboard([*names, "blue-5", "blue-6"])
+    for name in names:
+        board.policies[name].returns.extend([(0, 0, 0, 0)], [1.0])
+    lines = summary_lines(board, "x", parse_config(config, source="test"))
+    assert [line.split()[0] for line in lines[1:-2]] == names[:4]
+    assert lines[-2:] == ["and 2 more frozen policies", "2 frozen policies finished no episode"]
 
 
 def test_summary_says_which_built_in_algorithms_have_no_metrics_yet() -> None:

@@ -101,7 +101,9 @@ def test_a_wrong_call_is_refused_by_its_code_and_the_episode_goes_on(playing: Pl
         }
         for code, calls in wrong.items():
             assert [refused(call) for call in calls] == [code] * len(calls)
-        with pytest.raises(ExternalError, match=r"entities\.\w+\.outcome: 'won'; expected win, loss or draw"):
+        with pytest.raises(
+            ExternalError, match=r"entities\.\w+\.outcome: 'won'; did you mean 'win'\? known: draw, loss, win"
+        ):
             client.end_episode("a", info={"outcome": "won"})
         client.log_action("a", SEEN, 1)
         client.end_episode("a", SEEN, truncated=True, info={"outcome": "draw"})

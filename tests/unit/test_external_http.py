@@ -684,10 +684,10 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         (
             b'{"observation": [1, 2], "mask": [1]}',
             "bad_mask",
-            "dtype int64 and shape (1,); expected whole numbers (3,): 1 for",
+            "dtype int64 and shape (1,); expected numbers (3,): 1 for",
         ),
         (b'{"observation": [1, 2], "mask": [0, 0, 0]}', "bad_mask", ""),
-        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected whole numbers (3,)"),
+        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask", "the value 2; expected numbers (3,)"),
         (b'{"observation": [1, 2], "given": 3}', "bad_action", ""),
         (b'{"observation": [1, 2], "given": [0]}', "bad_action", ""),
         (b'{"entities": {"heroo": {"observation": [1, 2]}}}', "unknown_entity", "'heroo'; did you mean 'hero'?"),
@@ -695,8 +695,19 @@ def test_wrong_json_bodies_are_named_and_change_nothing(playing: Playing, wire: 
         reply = wire.step("tick", data=data)
         assert (reply.status, reply.error) == (400, code), data[:80]
         assert detail in json.loads(reply.body)["detail"], data
-    reply = wire.step("end", data=b'{"outcome": "won"}')
-    assert reply.status == 400 and "outcome: 'won'; expected win, loss or draw" in json.loads(reply.body)["detail"]
+    for kind, data, detail in (
+        ("end", b'{"outcome": "won"}', "outcome: 'won'; did you mean 'win'? known: draw, loss, win"),
+        ("end", b'{"outcome": "tie"}', "outcome: 'tie'; did you mean 'draw'?"),
+        ("end", b'{"terminated": true}', "unknown key 'terminated'; did you mean 'end'?"),
+        ("tick", b'{"observation": [1, 2], "truncated": true}', "truncated: is for an end: send step_kind: end"),
+        ("tick", b'{"observation": [1, 2], "outcome": "win"}', "outcome: is for an end: send step_kind: end"),
+        ("stop", b"", "'stop'; did you mean 'end'? known: auto, end, start, tick"),
+        ("reset", b"", "'reset'; did you mean 'start'?"),
+    ):
+        reply = wire.step(kind, data=data)
+        assert reply.status == 400 and detail in json.loads(reply.body)["detail"], data
+    detail = json.loads(wire.get("/metric").body)["detail"]
+    assert detail.startswith("there is no /metric; did you mean '/metrics'? known: /healthz, ")
     assert playing.table.counts.asks == 0
     assert wire.step("tick", data=b'{"observation": [1, 2], "mask": [true, false, 1]}').status == 200, "flags do too"
     assert wire.step("end").status == 200
@@ -860,6 +871,18 @@ def test_repeated_refusals_are_logged_once_and_counted(caplog: pytest.LogCapture
     assert caplog.messages[2:] == ["peer: no host 99 (299 times in 60 s)", "an upgrade (2 times in 60 s)"]
     logger.warning("an upgrade")
     assert len(caplog.messages) == 4, "its minute has begun again"
+
+
+def test_kinds_of_records_are_forgotten_after_their_minute() -> None:
+    logger, clock = logging.getLogger("of a server of many peers"), Clock()
+    limit = RepeatedRecords(logger, clock)
+    logger.addFilter(limit)
+    for number in range(100):
+        logger.warning("peer %d", number, extra={"kind": f"peer {number}"})
+    assert len(limit._passed) == 100
+    clock.now += 61.0
+    limit.flush()
+    assert not limit._passed
 
 
 def test_flood_of_refused_requests_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

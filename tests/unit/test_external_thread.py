@@ -34,7 +34,9 @@ def test_an_unknown_outcome_is_refused_and_the_episode_goes_on() -> None:
     env = ThreadsFromOutside(TWO)
     with Playing(ThreadGames(env), 1) as playing:
         env.start_episode("a")
-        with pytest.raises(ExternalError, match="bad_body: outcome: 'won'; expected win, loss or draw"):
+        with pytest.raises(
+            ExternalError, match=r"bad_body: outcome: 'won'; did you mean 'win'\? known: draw, loss, win"
+        ):
             env.end_episode("a", info={"outcome": "won"})
         env.end_episode("a", entity="hero", info={"outcome": "win"})
         env.end_episode("a", info={"outcome": "loss"})

@@ -26,7 +26,7 @@ from arena.cli.board_games.played import _PageOutput, refusal
 from arena.cli.play.decisions import Decision, Option
 from arena.cli.play.match import human_match, place_for_records
 from arena.config import load_config, parse_config
-from arena.errors import ConfigError
+from arena.errors import ConfigError, WriteError
 from arena.league.human_games import RatedGame
 from arena.league.read_results import GameReader, read
 from arena.league.sources import Source
@@ -332,6 +332,19 @@ def test_games_of_people_are_read_once(tmp_path: Path) -> None:
 
 def test_games_that_begin_at_once_have_folders_of_their_own(tmp_path: Path) -> None:
     assert len({place_for_records(RunFolder(tmp_path)) for _ in range(3)}) == 3
+
+
+def test_records_that_cannot_be_kept_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mkdir = Path.mkdir
+
+    def fails(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name.startswith("human-"):
+            raise PermissionError(13, "Permission denied")
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", fails)
+    with pytest.raises(WriteError, match="evaluations cannot be written: Permission denied"):
+        place_for_records(RunFolder(tmp_path))
 
 
 def test_only_games_whose_ratings_mean_something_are_rated(tmp_path: Path) -> None:

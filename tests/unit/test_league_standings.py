@@ -233,6 +233,27 @@ def test_prior_that_a_later_player_needs_is_not_said_of_an_earlier_table() -> No
     assert standings_at(alone, until, {}, league(PAIR), at=60).prior, "its own players have not won and lost"
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("learners", ["", "ab"])
+def test_players_that_keep_to_one_side_are_told_why_intervals_are_wide(learners: str, swapped: bool) -> None:
+    played = Results()
+    played.add_score(("a",), ("b",), Score(1011, 0, 1011), sided=True)
+    if swapped:
+        played.add_score(("b",), ("a",), Score(1011, 0, 1011), sided=True)
+    found = league_table(timeline(played, learners=learners), {}, league(PAIR))
+    told = any("every player has kept to one side" in line for line in league_lines(found))
+    wide = found.tables[0][0].high - found.tables[0][0].low > 700
+    assert told == wide == (not swapped)
+
+
+def test_policies_that_have_not_met_are_named() -> None:
+    for entry, names in ((PAIR, "b"), ({"env": "game", "seats": ["a", "c"]}, "")):
+        config = league(entry, players="abc")
+        found = league_table(timeline(met(a_c=8), learners="ac"), {}, config)
+        told = [line for line in league_lines(found) if line.startswith("not met yet")]
+        assert told == [f"not met yet in a game that counts, so without a rating: {names}"] * bool(names)
+
+
 def test_table_names_copies_and_resets_with_their_ticks() -> None:
     """`b` becomes a copy of `a` at tick 100, and `c` starts over at 200; the table of tick 150 knows the copy alone."""
     played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")

@@ -17,7 +17,18 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Standings, _ratios_of_equality, decided, most_informative
 from arena.league.results import Results, Score
-from arena.league.tournament import OrderUncertainty, Rule, Table, distinct_settings, next_batch, seated, table, widened
+from arena.league.tournament import (
+    OrderUncertainty,
+    Rule,
+    Table,
+    distinct_settings,
+    next_batch,
+    not_behind,
+    rows_of_returns,
+    seated,
+    table,
+    widened,
+)
 from arena.terminal.standings import contradiction_lines, verdict_lines
 from simulated_leagues import Tournament, results_of
 
@@ -112,6 +123,25 @@ def test_equal_players_beside_a_weak_one_are_decided() -> None:
     assert [(doubt.lower == "weak", doubt.equal) for doubt in last.doubts] == [(False, True), (True, False)]
     assert last.decided
     assert played.results.games < 2000
+
+
+def test_returns_of_the_same_games_rank_players_within_their_intervals() -> None:
+    """In simulated games players differ by 0, 0 and 1, with a deviation of 10 of the games and of 1 of each player."""
+    random, truth = np.random.default_rng(0), {"a": 1.0, "b": 1.0, "c": 0.0}
+    missed, missed_returns, last, left = 0, 0, 0, 0
+    for _ in range(400):
+        shared = random.normal(0, 10, 50)
+        rows = rows_of_returns({name: list(shared + value + random.normal(0, 1, 50)) for name, value in truth.items()})
+        best = truth[rows[0]["player"]]
+        within = [row["difference_low"] <= truth[row["player"]] - best <= row["difference_high"] for row in rows[1:]]
+        missed += not all(within)
+        missed_returns += not rows[0]["return_low"] <= best <= rows[0]["return_high"]
+        last += rows[2]["player"] == "c"
+        left += len(not_behind(rows)) == 1
+    assert missed <= 25, "5 % of 400 are 20; without Bonferroni 39"
+    assert 8 <= missed_returns <= 35, "a single interval of 95 %"
+    assert last == 400, "of a difference of 1 the games have a deviation of 0.2"
+    assert left >= 360, "a and b are not told apart"
 
 
 def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:

@@ -100,7 +100,7 @@ def test_infos_decide_by_the_rule_info_alone(rule: OutcomeRule | None, stated: A
 
 @pytest.mark.parametrize("found", ["won", "Win", "", 1, True, {"win": 1}])
 def test_by_the_rule_info_another_outcome_is_refused(found: object) -> None:
-    with pytest.raises(ValueError, match="expected win, loss or draw"):
+    with pytest.raises(ValueError, match="known: draw, loss, win, as its game has the rule info"):
         stated_outcome({"outcome": found}, "info")
     assert stated_outcome({"outcome": found}, "zero_sum") == (found if isinstance(found, str) else None)
 

@@ -27,7 +27,7 @@ from policies.common.replay import Transitions
 from policies.common.rollout import Batch
 from policies.ddpg import DDPG
 from policies.dqn import DQN
-from policies.extensions import user_encoder
+from policies.extensions import make_encoder, user_encoder
 from policies.hppo import HPPO
 from policies.maddpg import MADDPG
 from policies.mappo import MAPPO
@@ -144,7 +144,8 @@ def test_a_memory_comes_after_an_own_encoder() -> None:
         ("own_parts:Nett", "'own_parts:Nett': .*did you mean 'Net'"),
         ("own_parts:Decay", "cannot be made as Decay"),
         ({"class": "own_parts:Net", "opts": {}}, r'expected "package.module:Class"'),
-        ("own_parts:Narrow", r"gives \[2, 7\] for 2 rows; expected \[2, 8\]"),
+        ("own_parts:Narrow", r"gives float32 \[2, 7\] for 2 rows; expected float32 \[2, 8\]"),
+        ("own_parts:Doubled", r"gives float64 \[2, 8\] for 2 rows; expected float32 \[2, 8\]"),
         ("gymnasium.spaces:Space", "is no torch module with an attribute `features`|cannot be made"),
     ],
 )
@@ -152,6 +153,13 @@ def test_encoders_that_cannot_be_used_are_refused(given: Any, message: str) -> N
     with pytest.raises(ConfigError, match=message) as caught:
         PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=given)
     assert caught.value.path == "options.encoder"
+
+
+def test_an_encoder_that_fails_is_told_the_leaves_that_it_got() -> None:
+    space = spaces.Dict(picture=spaces.Box(0, 255, (4, 4), np.uint8), numbers=SEEN)
+    leaves = r"leaves = \[\['picture'\] uint8 \[2, 4, 4\], \['numbers'\] float32 \[2, 3\]\]: ValueError"
+    with pytest.raises(ConfigError, match=leaves):
+        make_encoder(space, torch.Generator(), "own_parts:OneLeaf")
 
 
 def test_unknown_option_of_an_own_class_is_refused_with_the_nearest_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
-from arena.cli.play.decisions import Advice, check_playable, decisions, joined, lines, tables
-from arena.cli.play.human import Advisor, Human
-from arena.errors import ConfigError
+from arena.cli.play.decisions import Advice, Turn, check_playable, decisions, joined, lines, tables
+from arena.cli.play.human import Advisor, Console, Human
+from arena.errors import ConfigError, PlayerLeft
 from arena.game.labels import declared_labels
 from arena.game.spaces import stack
 from policies.random import Random
@@ -231,6 +232,18 @@ def test_policies_without_probabilities_and_numbers_advise_their_own_choice(algo
         assert found.choices == pytest.approx(np.ravel(acted).tolist())
         assert found.shares == ([[float(one == acted) for one in range(3)]] if algorithm == "dqn" else [None, None])
         assert (found.value is None) == (algorithm != "ppo")
+
+
+def test_choices_rarer_than_1_percent_are_not_rounded_up(capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    console, space = Console(reader), spaces.Discrete(4)
+    console.see(0, {"a": {}})
+    advice = Advice([0.0], [[0.99, 0.006, 0.004, 0.0]], None)
+    with pytest.raises(PlayerLeft):
+        console.choices(Turn("a", 0, 0.0, 0.0, (), decisions(BOX, space, LOOKS[0], None), advice))
+    os.close(reader)
+    assert ": 0 99 %*, 1 <1 %, 2 <1 %, 3 0 %\n" in capfd.readouterr().out
 
 
 class Mute(Random):

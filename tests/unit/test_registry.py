@@ -288,3 +288,22 @@ def test_games_over_http_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "httptools" else found(name))
     with pytest.raises(ConfigError, match=r"needs the package 'httptools'.* \"mpi-policy-arena\[http\]\""):
         registry.environment_factory("http")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TypeError("no number"), f"no number ({__file__}, line "),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+def test_error_of_a_method_keeps_its_arguments(error: Exception, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own:
+        def run(self) -> None: ...
+
+    monkeypatch.setattr(registry, "where_raised", lambda error: "")  # as of an error that a library raises
+    count = len(error.args)
+    with pytest.raises(type(error)) as caught, registry.method_located(Own, "run"):
+        raise error
+    assert str(caught.value).startswith(text)
+    assert len(caught.value.args) == count

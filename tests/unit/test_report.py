@@ -220,7 +220,7 @@ def test_policies_have_no_standings_if_all_were_reset(own: RunFolder, capsys: py
     assert numbers(own)["standings"] is None
     assert "nothing to rate" in page(read_run(own.path))
     assert main(["standings", str(own.path)]) == 0
-    assert re.match("no two players have met.*`arena report RUN RUN` compares returns", capsys.readouterr().out)
+    assert re.match("no two players have met.*`arena tournament` compares players of one team", capsys.readouterr().out)
     assert main(["standings", str(own.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["players"] == []
     assert main(["standings", str(own.path), "--at", str(newest["start"])]) == 0

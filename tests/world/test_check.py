@@ -252,6 +252,7 @@ def test_wrong_values_are_told_in_one_sentence(policy: Any, game: Any, words: st
         (scripted("first"), {"copies": 5}, "played: 130 ticks of 2 of 5 matches\n"),
         (own(""), {"copies": 2}, "played: 130 ticks of 2 of 2 matches; blue: 2 updates\n"),
         (own("", "Savers"), {}, "played: 130 ticks of 1 of 1 match; blue: 2 updates\n"),
+        (own("", "Savers"), {}, "blue: made again from its saved state, then 4 ticks by actor()\n"),
         (own("returns"), {}, "run() has returned after 5 of 1000 ticks; the seat idles\n"),
         (own("forgets", "Savers"), {}, "load_state_dict(state) has not restored state['kept']: state_dict() returns"),
         (policy_of("ppo", **ROLLOUT | {"n_steps": 200}), {}, "played: 520 ticks of 1 of 1 match; blue: 2 updates\n"),

@@ -48,7 +48,12 @@ SHORT_GAMES = ("touchdown_1v1.yaml", "touchdown_1v1.yaml --set envs.touchdown.kw
 SHORTER = {
     "docs/curriculum.md": [("ticks: 400 ", "ticks: 60 ")],
     DATA: [("--ticks 1000", "--ticks 250"), SHORT_GAMES],
-    "docs/evaluation.md": [("1500", "600"), ("checkpoint_every=500", "checkpoint_every=200"), SHORT_GAMES],
+    "docs/evaluation.md": [
+        ("1500", "600"),
+        ("checkpoint_every=500", "checkpoint_every=200"),
+        ("ticks: 3000", "ticks: 1500"),
+        SHORT_GAMES,
+    ],
     "docs/experiments.md": [
         ("set={rate:", 'set={"ticks": 200, "matches[0].copies": 1, rate:'),
         ("repeat=3", "repeat=2"),

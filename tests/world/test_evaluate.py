@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import arena
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.outcome import Outcome
+from arena.records.scoreboard import Scoreboard
+from arena.run.evaluation import result_text
 from command import Command
 from in_process import one_match, play
 from working_folder import working_directory
@@ -213,6 +219,22 @@ def test_solo_policy_cannot_have_an_opponent(command: Command, tmp_path: Path) -
     )
 
 
+def test_one_policy_in_all_seats_has_no_win_rate(command: Command, tmp_path: Path) -> None:
+    data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
+    with working_directory(tmp_path):
+        line = evaluate(command, written(tmp_path, data))[0]
+    assert "against itself" in line and "won " not in line
+
+
+@pytest.mark.parametrize(("other", "words"), [("win", "won 75.0 %"), ("loss", "against itself")])
+def test_a_team_that_wins_together_has_a_win_rate(other: Outcome, words: str) -> None:
+    board = Scoreboard()
+    for number, ends in enumerate([("win", other)] * 3 + [("loss", "loss" if other == "win" else "win")]):
+        seats = tuple(SeatRecord("blue", (seat,), 1.0, end) for seat, end in enumerate(ends))  # type: ignore[arg-type]
+        board.take([EpisodeRecord(0, 0, "game", 0, number, number + 1, 1, True, False, seats)])
+    assert words in result_text(board.policies["blue"], itself=True)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_self_play_leaves_the_other_side_to_an_opponent(command: Command, tmp_path: Path, size: int) -> None:
     """The first round of a league, in which a policy meets itself."""
@@ -255,6 +277,16 @@ def test_interrupt_is_reported_in_one_line(command: Command, tmp_path: Path, mon
         assert "--resume" not in error
         assert "Traceback" not in error
     assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"
+
+
+@pytest.mark.parametrize("play", [arena.evaluate, partial(arena.tournament, untrained=True)])
+def test_a_signal_that_ends_a_function_is_named(play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    monkeypatch.setattr("arena.run.lead.Root.record", interrupted)
+    with working_directory(tmp_path), pytest.raises(KeyboardInterrupt, match=r"^SIGTERM$"):
+        play(written(tmp_path, duel()))
 
 
 def test_opponent_may_be_a_policy_at_a_tick(command: Command, run: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -313,6 +314,16 @@ def test_folders_that_are_missing_are_exit_2(tmp_path: Path, command: Command) -
     assert "there is no such folder" in command("export", "--verify", tmp_path / "gone", code=2).err
     error = command("export", tmp_path, "--policy", "blue", code=2).err
     assert "--policy has been removed: name the policy as RUN:POLICY@TICK" in error
+
+
+def test_export_says_on_a_terminal_how_long_it_takes(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    told = command("export", f"{tmp_path}/gone:blue", code=2).err
+    assert re.match(
+        r"makes the ONNX file, compares and times it: about \d+ s for a small network\narena: error: ", told
+    )
 
 
 def test_missing_package_is_exit_2_and_names_the_extra(

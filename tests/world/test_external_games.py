@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,7 +27,9 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.recorder import InOrder
-from arena.roles.protocol import RoleFailed
+from arena.report.page import page
+from arena.report.read_run import read_run
+from arena.roles.protocol import Notice, RoleFailed
 from arena.run.planning import checked_plan
 from external_actors import ONE
 from external_connections import entities_of
@@ -88,6 +91,29 @@ def test_games_are_told_of_their_match_before_a_check_opens_them(tmp_path: Path)
     (tmp_path / "told.yaml").write_text(json.dumps(data))
     assert main(["check", str(tmp_path / "told.yaml")]) == 0
     assert Told.told == [(0.5, "blue")]
+
+
+class Late(Line):
+    """Begins to walk when the user has been told that it is waited for."""
+
+    told = threading.Event()
+
+    def run(self) -> None:
+        self.told.wait(60)
+        super().run()
+
+
+def test_wait_for_games_is_told_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(text: str) -> Notice:
+        Late.told.set()
+        return Notice(text)
+
+    monkeypatch.setattr("arena.roles.environment.hosted_games._NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr("arena.roles.environment.hosted_games.Notice", told)
+    game = {"make": "test_external_games:Late", "kwargs": {"steps": 5, "games": 4}}
+    found = play(one_match(game, {"blue": RANDOM}, ticks=40, match={"lanes": 2}), tmp_path)
+    assert "match 0: no game has asked for an action for 0 min; 0 of 2 slots are in use\n" in found.shown
+    assert len(found.episodes) == 4
 
 
 def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
@@ -231,6 +257,8 @@ def test_raising_loop_is_recreated_with_restart(tmp_path: Path, monkeypatch: pyt
     assert [(line["game"], line["lost"]) for line in lost] == [("walk-0", "failed")]
     assert len(found.episodes) > 2
     assert all(line["cut"] and line["seats"][0]["outcome"] is None for line in lost)
+    assert arena.open_run(found.folder.path).games() == [*JournalReader(found.folder.games)]
+    assert "more cut or lost: 1 lost (1 failed)" in page(read_run(found.folder.path))
     assert "the walker has fallen" in (found.folder.faults).read_text()
 
 

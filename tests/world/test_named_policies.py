@@ -20,6 +20,7 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from command import Command
 from in_process import one_match, play
+from working_folder import working_directory
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 10, "hidden_sizes": [4]}}
 RANDOM = {"algorithm": "random"}
@@ -272,6 +273,19 @@ def test_run_names_a_policy_that_it_has_loaded(runs: Path, tmp_path: Path) -> No
     config.write_text(config.read_text().replace(f"{runs}/runs/b:red@10", f"{folder}:old"))
     with pytest.raises(arena.ConfigError, match="its `load` leads back to itself"):
         find_checkpoint(f"{folder}:old", "")
+
+
+def test_a_relative_load_is_said_to_be_meant_from_the_current_folder(runs: Path, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for load in ("runs/b:red@10", "runs/b"):
+        with working_directory(runs):
+            assert find_checkpoint(load, "red").exists()
+        with working_directory(elsewhere), pytest.raises(arena.ConfigError) as caught:
+            find_checkpoint(load, "red")
+        text = (
+            f"{load}: there is no such checkpoint file, checkpoint folder or run folder in {elsewhere}: a relative path"
+        )
+        assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,11 @@ def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> No
     for either in (blue, Player(blue, "blue")):
         assert either.act(seen[0], allowed[2]) == either.act(seen[0], mask=allowed[2]) == 2
         assert [either.act(one, info) for one, info in zip(seen, infos, strict=True)] == [0, 1, 2, 0, 1]
-    acted = [blue.act(seen, allowed), blue.act(seen, mask=allowed), blue.act(seen, {"action_mask": allowed})]
+    acted = [
+        blue.act(seen, allowed),
+        blue.act(seen, mask=allowed.astype(np.float64)),
+        blue.act(seen, {"action_mask": allowed}),
+    ]
     assert [each.tolist() for each in (*acted, blue.act(seen, infos))] == [[0, 1, 2, 0, 1]] * 4
     with pytest.raises(ValueError, match=r"of shape \(2, 5, 1\)"):
         blue.act(np.zeros((2, 5, 1), np.float32))
@@ -203,12 +207,12 @@ def test_one_observation_and_a_batch_get_the_same_actions(learned: Played) -> No
         (
             0,
             np.ones(4, np.int8),
-            r"the mask has dtype int8 and shape \({rows}4,?\); expected whole numbers \({rows}3,?\): 1",
+            r"the mask has dtype int8 and shape \({rows}4,?\); expected numbers \({rows}3,?\): 1",
         ),
-        (0, np.ones(3), r"the mask has dtype float64 and shape"),
-        (0, np.array([1, 2, 0]), r"the mask has the value 2; expected whole numbers \({rows}3,?\): 1 for each allowed"),
+        (0, np.full(3, 0.5), r"the mask has the value 0.5; "),
+        (0, np.array([1, 2, 0]), r"the mask has the value 2; expected numbers \({rows}3,?\): 1 for each allowed"),
         (0, np.array([1, -1, 0]), r"the mask has the value -1; "),
-        (0, np.zeros(3, np.int8), r"the mask has no allowed action; expected whole numbers"),
+        (0, np.zeros(3, np.int8), r"the mask has no allowed action; expected numbers"),
         (np.nan, None, r"the observation has the value nan; expected finite numbers"),
         (-np.inf, np.ones(3, np.int8), r"the observation has the value -inf; expected finite numbers"),
     ],

@@ -12,6 +12,7 @@ import arena
 from arena.records.faults import FaultKind, log_fault
 from arena.records.journal import JournalReader
 from arena.records.lock import FAILED
+from arena.records.metrics import UPDATE_FIELDS
 from command import Command
 from in_process import one_match, play
 
@@ -60,13 +61,20 @@ def test_slices_of_tables_are_tables_with_the_columns(run: Path) -> None:
             assert [*frame.columns] == [*table[0]]
 
 
-def test_payoffs_without_games_have_their_columns(run: Path) -> None:
-    columns = [*arena.open_run(run).payoffs()[0]]
-    for name in ("episodes.jsonl", "checksums/episodes.jsonl"):
-        (run / name).unlink()
-    payoffs = arena.open_run(run).payoffs()
-    assert payoffs == []
-    assert [*payoffs.to_pandas().columns] == [*payoffs.to_polars().columns] == columns
+@pytest.mark.parametrize("name", ["episodes", "metrics", "standings", "payoffs"])
+def test_tables_without_rows_have_their_columns(name: str, run: Path) -> None:
+    def table() -> arena.Table:
+        found: arena.Table = getattr(arena.open_run(run), name)()
+        return found
+
+    logged = [] if name != "metrics" else [key for key in table()[0] if key not in UPDATE_FIELDS]
+    columns = [key for key in table()[0] if key not in logged]
+    for file in ("episodes.jsonl", "metrics.jsonl"):
+        (run / file).unlink()
+        (run / "checksums" / file).unlink()
+    empty = table()
+    assert empty == []
+    assert [*empty.to_pandas().columns] == [*empty.to_polars().columns] == [*empty[:0].to_pandas().columns] == columns
 
 
 def test_standings_are_those_of_the_command(run: Path, command: Command) -> None:

@@ -26,7 +26,7 @@ from arena.records.lock import is_left
 from arena.roles.environment.environment import Environment
 from arena.roles.protocol import Done, Progress, RoleFailed
 from arena.run.prepare import prepare
-from arena.run.resume import LENGTH_DEFAULTS, SCHEDULED, _length_text
+from arena.run.resume import LENGTH_DEFAULTS, SCHEDULED, _length_text, forget
 from faulty_games import Faulty
 from in_process import Played, one_match, play
 from policies.common.options import SCHEDULED as OF_POLICIES
@@ -259,6 +259,16 @@ def test_resumes_record_the_values_that_they_change(tmp_path: Path) -> None:
         found.append([*JournalReader(folder.resumes).lines(ResumeLine, missing_ok=True)])
     changed = [ResumeLine(tick=80, key="policies.blue.options.every", was="5", now="10")]
     assert found == [[], [], changed, changed]
+
+
+def test_resume_after_a_killed_resume_records_each_value_once(tmp_path: Path) -> None:
+    play(duel(ticks=40, blue={**COUNTS, "options": {"every": 5}}), tmp_path, given=True)
+    config = parse_config({"name": "test", **duel(ticks=80, blue={**COUNTS, "options": {"every": 10}})}, source="test")
+    for _ in range(2):  # the first one is killed before it writes config.yaml
+        run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"), resume=True)
+        forget(run)
+    changed = [ResumeLine(tick=40, key="policies.blue.options.every", was="5", now="10")]
+    assert [*JournalReader(run.folder.resumes).lines(ResumeLine)] == changed
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,24 @@ def test_refused_requests_and_games_with_two_winners_are_counted(
     )
 
 
+@pytest.mark.parametrize(
+    ("policies", "text"), [(("blue", "blue"), "against itself, "), (("blue", "red"), "won 100.0 %")]
+)
+def test_games_of_one_policy_against_itself_have_no_win_rate(
+    policies: tuple[str, str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = Serving(configured(tmp_path, "touchdown", *policies), "--http", 0, "--games", 1)
+    with serving, HttpWire(serving.address) as wire:
+        seen = {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}
+        wire.step("start")
+        wire.step("tick", data=json.dumps({"entities": seen}).encode())
+        ends = {"blue_0": {"outcome": "win"}, "red_0": {"outcome": "loss"}}
+        wire.step("end", data=json.dumps({"entities": ends}).encode())
+    serving.served.show_results(1)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("blue, as configured: ")]
+    assert f": 1 episode, {text}" in line
+
+
 def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     serving = Serving(configured(tmp_path, "touchdown", "blue", "red"), "--http", 0, "--records", tmp_path)
     serving.served.players[0].model = Failing()
@@ -376,7 +394,9 @@ def test_followed_policies_begin_at_a_tick_that_all_have(tmp_path: Path, capsys:
 
     assert versions() == [40, 20, -1]
     assert versions("--checkpoint", "follow") == [20, 20, -1]
-    assert "begins at tick 20, the newest of which all policies have a checkpoint\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "begins at tick 20, the newest of which all policies have a checkpoint\n" in shown
+    assert shown.count("a run keeps the first and the last 3 checkpoints of a policy") == 1
 
 
 def test_an_actor_asks_older_versions(pole: Path) -> None:
@@ -528,7 +548,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path) -> None:
         ([":blue@30"], "there is no checkpoint '30'"),
         ([":blue@20", "--checkpoint", "20"], "says it already"),
         ([":blue", "--match", "0"], "is for a run or configuration alone"),
-        (["--checkpoint", "30"], "there is no checkpoint '30'"),
+        (["--checkpoint", "30"], "last; a run keeps the first and the last 3 checkpoints of a policy; copy a file"),
         (["--actor", "external_actors:Nothing"], "Nothing"),
         (["--http", "x"], "expected [HOST:]PORT"),
         (["--http", "0.0.0.0:0"], "token_file"),
@@ -547,7 +567,7 @@ def configured(folder: Path, env: str, *policies: str, algorithm: str = "random"
     """The file of a configuration whose policies, one in each seat, have this algorithm."""
     (folder / "c.yaml").write_text(
         f"ticks: 10\nenvs: {{game: {{make: {env}}}}}\n"
-        f"policies: {{{', '.join(f'{name}: {{algorithm: {algorithm}}}' for name in policies)}}}\n"
+        f"policies: {{{', '.join(f'{name}: {{algorithm: {algorithm}}}' for name in {*policies})}}}\n"
         f"matches: [{{env: game, seats: [{', '.join(policies)}]}}]\n"
     )
     return folder / "c.yaml"

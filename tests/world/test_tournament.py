@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from arena import open_run
+from arena import open_run, tournament
 from arena.config import load_config
 from arena.league import rounds_file
 from arena.league.ratings.intervals import of_share
@@ -337,6 +337,62 @@ def test_initial_weights_play_on_request_or_if_frozen(games: Games, arguments: l
     assert "blue" in players(data)
 
 
+# without opponents
+
+
+def offers(**policies: Any) -> dict[str, Any]:
+    """A game of one seat that pays what was drawn at its start, and the action."""
+    return ladder(policies, envs={"g": {"make": "games:Offer"}}, matches=[{"env": "g", "seats": ["low"], "lanes": 3}])
+
+
+def test_players_of_one_seat_play_the_same_games_alone(games: Games) -> None:
+    path = games.write(offers(low=plays(1), high=plays(3), lower=plays(0)))
+    data = games.data(path, "--episodes", "64")
+    best, *others = data["players"]
+    assert best["player"] == "high" and best["games"] == 64 and data["decided"]
+    assert best["return_low"] < best["return"] < best["return_high"]
+    for row, apart in zip(others, (-2, -3), strict=True):  # exactly: what was drawn is the same for all
+        assert [row[name] for name in ("difference", "difference_low", "difference_high")] == pytest.approx([apart] * 3)
+    seats = [line["seats"][0] for line in JournalReader(games.folder.episodes)]
+    earned = [seat["return"] - 3 for seat in seats if seat["policy"] == "high"]
+    assert len({round(each, 6) for each in earned}) == 64, "no game is played twice"
+    assert best["return"] - 3 == pytest.approx(sum(earned) / 64)
+    games.forget()
+    text = games.text(path, "--episodes", "64")
+    assert "high is the best: differences are from high in the same games" in text
+    games.forget()
+    result = tournament(path, 64, run_dir=games.folder.path)
+    assert [*result.standings] == data["players"]
+    assert (result.decided, result.games, [*result.undecided]) == (True, 192, [])
+
+
+def test_a_team_plays_all_seats_and_equal_players_are_not_separated(games: Games) -> None:
+    cover = {"g": {"make": "cover", "kwargs": {"players": 2, "max_steps": 4}}}
+    seats = [{"env": "g", "seats": ["one", "one"]}]
+    path = games.write(ladder({"one": plays(0), "other": plays(0), "chance": {"algorithm": "random"}}, envs=cover,
+                              matches=seats))  # fmt: skip
+    data = games.data(f"{path}:one", f"{path}:other")
+    assert [(row["difference"], row["games"]) for row in data["players"]] == [(None, 112), (0.0, 112)]
+    assert not data["decided"]
+    played = {
+        (line["match"], *(seat["policy"] for seat in line["seats"])) for line in JournalReader(games.folder.episodes)
+    }
+    assert played == {(0, "one", "one"), (1, "other", "other")}
+    games.forget()
+    assert "other may be as good as one: " in games.text(f"{path}:one", f"{path}:other", "--episodes", "16")
+    games.forget()
+    assert "players that play alone do so once" in games.refused(path, "--resume")
+    policies = {"one": plays(0), "other": plays(0)}
+    unknown = {"make": "matrix", "kwargs": {"payoffs": [[[1, 1], [0, 0]], [[0, 0], [1, 1]]]}}
+    path = games.write(ladder(policies, envs={"g": unknown}, matches=seats))
+    assert "set none, which fits" in (error := games.refused(path)) and "(--set envs.g.outcome=none)" in error
+    free = unknown | {"outcome": "none"}
+    path = games.write(ladder(policies, envs={"g": free}))
+    assert "or name players whose matches have one policy in all seats" in games.refused(path)
+    path = games.write(ladder(policies, envs={"g": free}, matches=seats), "team.yaml")
+    assert games.data(path, "--episodes", "8")["players"][1]["difference"] == 0
+
+
 # what goes wrong
 
 
@@ -358,8 +414,6 @@ LANES = {"env": "g", "seats": ["low", "high"], "lanes": 4}
         ({}, ["--elo", "x"], "expected a number above 0"),
         ({"envs": {"g": {"make": "cover"}}, "matches": [{"env": "g", "seats": ["low", "middle", "high"]}]},
          [], "matches[0]: a match of 3 seats, without `sides`"),
-        ({"envs": {"g": SOLO}, "matches": [{"env": "g", "seats": ["low"]}]},
-         [], "two players meet where there are two sides: `arena evaluate` plays without an opponent"),
         ({"envs": {**ladder()["envs"], "alone": SOLO}, "matches": [LANES, {"env": "alone", "seats": ["low"]}]},
          [], "plays several games (g, alone), and a match of 'alone' has not two sides; a tournament is of one"),
     ],

@@ -6,6 +6,7 @@ import ast
 import json
 import logging
 import pickle
+import pydoc
 import re
 import shutil
 import signal
@@ -30,6 +31,7 @@ import arena
 import user_program
 from arena.cli.main import main
 from arena.config import load_config
+from arena.config.descriptions import _EXAMPLES
 from arena.config.named import refuse_main
 from arena.experiment.config import parse_experiment
 from arena.run import api, mpirun
@@ -104,7 +106,11 @@ def test_events_have_folder_progress_and_evaluations(tmp_path: Path) -> None:
     last = [event.data for event in events if event.kind == "progress"][-1]
     assert (last["ticks"], last["total"]) == (40, 40)
     assert last["policies"] == {name: score._asdict() for name, score in result.scores.items()}
+    assert [str(event) for event in events if event.kind == "start"] == ["begins at tick 0", "begins at tick 20"]
+    shown = [str(event) for event in events if event.kind == "progress"]
+    assert re.fullmatch(r"40/40 ticks \| blue return -?\d+\.\d\d \| red return -?\d+\.\d\d", shown[-1])
     told = [event.data["text"] for event in events if event.kind == "message"]
+    assert all(str(event) == event.data["text"] for event in events if event.kind == "message")
     assert [line.partition(":")[0] for line in told if "evaluation" in line] == [
         f"tick {tick}, evaluation of {name}" for tick in (20, 40) for name in ("blue", "red")
     ]
@@ -229,6 +235,15 @@ def test_help_shows_the_public_name_and_each_key() -> None:
         assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
         assert all(line.partition(": ")[2] for line in lines), name
     assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
+    shown = pydoc.plain(pydoc.render_doc(arena.Match))
+    keys = "(*, env, seats, entities=None, sides=None, env_kwargs={}, copies=1, lanes=1, pipeline=1)"
+    assert f" |  Match{keys}\n" in shown
+    assert "__struct" not in shown
+    for name, example in _EXAMPLES.items():
+        assert f"Example:\n    {example.splitlines()[0]}" in getattr(arena, name).__doc__
+        assert type(eval(example, vars(arena))) is getattr(arena, name)
+    assert arena.plan_run(eval(_EXAMPLES["Config"], vars(arena)), ranks=1)
+    assert "to_yaml(self)" in pydoc.plain(pydoc.render_doc(arena.Config))
     policy = arena.Policy(algorithm="ppo")
     assert repr(policy).startswith("Policy(")
     assert pickle.loads(pickle.dumps(policy)) == policy
@@ -266,8 +281,10 @@ def test_wrong_keys_are_named_with_the_nearest_ones() -> None:
             made(**{key: 3})
     with pytest.raises(TypeError, match="PastSelves has no key 'self_ply'; did you mean 'self_play'"):
         arena.PastSelves(**{"self_ply": 0.5})
-    with pytest.raises(TypeError, match="Policy: Missing required argument 'algorithm'"):
-        arena.Policy()
+    with pytest.raises(TypeError, match=r"^Config has no value for 'ticks', 'envs', 'policies', which it needs$"):
+        arena.Config(name="duel")
+    with pytest.raises(TypeError, match=r"^Env takes keys by name, as Env\(make=\.\.\.\)$"):
+        arena.Env("matrix")
 
 
 def test_the_key_that_names_a_missing_module_is_told(tmp_path: Path) -> None:
@@ -461,6 +478,8 @@ def test_contradictions_of_objects_are_one_sentence_and_leave_nothing(
         (lambda given: arena.tournament([given]), "a configuration: "),
         *((call, "the path of a run folder") for call in (arena.open_run, arena.standings, arena.Trainer.restore)),
         *((call, "RUN:POLICY@TICK, as ") for call in (arena.load_policy, arena.export)),
+        *((call, "the path of a run folder") for call in (arena.dataset.open_dataset, arena.records.read_results)),
+        (arena.serving.load_model, "the path of a folder that `arena export` has written"),
         (arena.experiment.open_experiment, "the path of the folder of an experiment"),
         (arena.experiment.Experiment.from_file, "the path of a YAML file"),
         (lambda given: arena.experiment.run_experiments([given]), "the path of a YAML file"),
@@ -470,6 +489,23 @@ def test_a_first_argument_of_a_wrong_type_is_told_what_is_expected(call: Any, ex
     message = f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}"
     with pytest.raises(arena.ConfigError, match=f"^{re.escape(message)}"):
         call(given)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (arena.records.read_results, "there is no such folder; name a run folder"),
+        (arena.dataset.open_dataset, "no recorded samples here: name a run folder"),
+        (
+            arena.serving.load_model,
+            r"not the folder of a model: model\.json is missing; `arena export RUN:POLICY` writes",
+        ),
+        (arena.open_run, "not a run folder: it does not exist"),
+    ],
+)
+def test_a_path_to_nothing_is_named(call: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(arena.ConfigError, match=f"nowhere: {message}"):
+        call(tmp_path / "nowhere")
 
 
 def test_numbers_of_numpy_are_those_of_the_file() -> None:

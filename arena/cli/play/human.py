@@ -215,7 +215,7 @@ class Console:
             best = decision.options[int(np.argmax(shares))]
             advised = best.choice
             marked = [
-                f"{option} {percent(share)}{'*' if option is best else ''}"
+                f"{option} {'<' * (1e-11 < share < 0.01)}{percent(share)}{'*' if option is best else ''}"
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"

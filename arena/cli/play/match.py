@@ -30,7 +30,7 @@ from arena.plan.build import make_plan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
-from arena.records.atomic import make_folder
+from arena.records.atomic import make_folder, writing
 from arena.records.folder import RunFolder, numbered
 from arena.run.console import Output
 from arena.serving.policy import first_seat
@@ -239,7 +239,7 @@ def place_for_records(folder: RunFolder) -> Path:
     home = folder.path / "evaluations"
     make_folder(home)
     for number in count(1):
-        with suppress(FileExistsError):
+        with writing(home), suppress(FileExistsError):
             (path := home / f"human-{number:04d}").mkdir(mode=0o700)
             break
     return path

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from arena.config.members import Sides, policy_of_player, separate_populations
+from arena.config.members import Sides, players, policy_of_player, separate_populations
 from arena.config.schema import Config
 from arena.league.metagame.measures import in_matrix
 from arena.league.metagame.meetings import meetings
@@ -82,6 +83,11 @@ class LeagueTable(NamedTuple):
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
     narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
     contradictions: Sequence[Contradiction] = ()  # pairs whose lower player beats the upper one
+    # Whether every player has kept to one side, so that strengths are not known apart from what a side is worth.
+    one_side: bool = False
+    unmet: Sequence[
+        str
+    ] = ()  # policies of the configuration's matches that have not met any other in a game that counts
 
 
 def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
@@ -113,7 +119,11 @@ def standings_at(
     narrow = narrow_leader(now, [row.player for row in found[0]])
     against = contradicted(ratings, now, found, config)
     prior = ratings.prior and (at is None or fit(now).prior)  # not if only later players need one, such as people
-    return LeagueTable(found, prior, curtailed(ratings, cut, config), equal, (), narrow, against)
+    met = [pair for pair in timeline.results.by_side() if pair[0] != pair[1]]
+    kept = {*chain(*(one for one, _ in met))}.isdisjoint(chain(*(other for _, other in met)))
+    one_side = bool(met) and kept and sides is None and not timeline.results.without_sides()
+    unmet = [name for name in players(config) if name not in now.players]
+    return LeagueTable(found, prior, curtailed(ratings, cut, config), equal, (), narrow, against, one_side, unmet)
 
 
 def contradicted(

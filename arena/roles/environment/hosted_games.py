@@ -19,10 +19,14 @@ from arena.external.connection import Connection
 from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Frame, Step
 from arena.roles.environment.restart import Fault, Reset, RestartLimit
+from arena.roles.protocol import Notice
 from arena.transport import Endpoint, Tag
 from arena.transport.endpoint import ANY_SOURCE
+from arena.transport.pickling import pack
 
 Lanes = NDArray[np.bool_]
+
+_NOTICE_SECONDS = 60.0  # between two lines about a wait for games
 
 
 class HostedGames:
@@ -99,6 +103,7 @@ class HostedGames:
     def _form(self, unfinished: int) -> None:
         """Waits until a tick can be formed; other roles run meanwhile. `unfinished` ticks end with it."""
         connection, table = self._connection, self.table
+        began = said = time.monotonic()
         while True:
             again = self._guarded(lambda: connection.games.poll(table))
             for slot, reason in table.overdue():
@@ -112,8 +117,16 @@ class HostedGames:
             tick = table.form(at_once=over or self._ends_early())
             if tick is not None:
                 break
+            if (now := time.monotonic()) >= said + _NOTICE_SECONDS:
+                said, where, minutes = now, connection.games.address, round((now - began) / 60)
+                text = (
+                    f"match {connection.match.match}: no game has asked for an action for {minutes} min"
+                    f"{where and f'; games connect at {where}'}; {table.running} of {table.size} slots are in use"
+                )
+                self._endpoint.send(0, Tag.TO_ROOT, pack(Notice(text)))
             waits = [one for one in (again, table.seconds(), connection.waiting(unfinished)) if one is not None]
-            self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), min(waits, default=None))
+            seconds = min([*waits, said + _NOTICE_SECONDS - now])
+            self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
         self.tick = tick
         connection.finished += tick.finished
 

@@ -26,6 +26,7 @@ from arena.game.lockstep import Joint, Lockstep
 from arena.game.spaces import are_allowed
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
+from arena.plan.seeding import reseed
 from arena.preflight.examine import adapted_game, check_idle_action, check_record, constructor_errors_reported
 from arena.preflight.outcomes import outcome_rule
 from arena.records.metrics import EpisodeRecord
@@ -275,7 +276,11 @@ class LaneBlock:
         # Lanes that have finished early continue, but their further episodes are not counted: short ones would prevail.
         self.finished += finished if most is None else [record for record in finished if record.episode < most]
         self._stopwatch.switch(Activity.ENVIRONMENT)
-        frame = self._game.reset(over)
+        seeds: list[int | None] | None = None
+        if self._run.seeded:
+            places = zip(self._lanes, self._tracker.episodes.tolist(), strict=True)
+            seeds = [reseed(self._run.environment_seed(self._match, lane), restarts=number) for lane, number in places]
+        frame = self._game.reset(over, seeds)
         self._stopwatch.switch(Activity.COMMUNICATION)
         if frame is None:
             playing = self._tracker.playing & ~over[:, None]
