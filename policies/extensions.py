@@ -204,6 +204,16 @@ class UserEncoder(Encoder):
         return self.own(leaves)  # type: ignore[no-any-return]
 
 
+def unseeded(space: Space[Any], spec: str | Mapping[str, Any]) -> list[str]:
+    """The weights of a user's encoder that are drawn from torch's global random stream instead of its generator."""
+    made = []
+    for seed in range(2):
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            made.append(UserEncoder(space, spec, torch.Generator().manual_seed(0)).own.named_parameters())
+    return [name for (name, one), (_, other) in zip(*made, strict=True) if not torch.equal(one, other)]
+
+
 def user_encoder(network: nn.Module) -> Any:
     """The module of the user that the option `encoder` has named, in a network or a part of it, whichever is around it.
 

@@ -86,5 +86,6 @@ def _present(evaluation: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> N
             with closing(make_game(match, 1)) as game:
                 rule = outcome_rule(match, game.interface)
             rules |= {} if rule == "none" else {match.env: rule}
-    for line in [*without_winner_text(rules), *alike_text(run, remedy="--sample")]:
+    scores = {policy: scoreboard.policies[policy] for policy in evaluation.titles}
+    for line in [*without_winner_text(rules), *alike_text(run, scores, remedy="--sample")]:
         say(line)

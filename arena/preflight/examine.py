@@ -131,7 +131,8 @@ def examine(
                 for entry in entries:
                     sizes = layout.sizes(player, policy, entry)
                 if policy.workers and player.spec.made_from_spaces:
-                    layout.try_out(policy, player, faces[0])
+                    warning = layout.try_out(policy, player, faces[0])
+                    lines += [f"warning: policies.{name}.{warning}"] if warning else []
             if each is plan:
                 rows = tuple(
                     each.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers
@@ -269,8 +270,12 @@ class _Layout(NamedTuple):
                 sizes.append(player.cls.sizes(options, rows=rows, ticks=ticks, workers=len(learners)))
         return {str(name): int(size) for name, size in sizes[0].items()} if len(sizes) == 1 else {}
 
-    def try_out(self, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
-        """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint."""
+    def try_out(self, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> str:
+        """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint.
+
+        Returns:
+            the warning of its `try_out()`, if it has one.
+        """
         from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
         plan, seat = self.plan, self.seat(policy.workers[0])
@@ -279,7 +284,7 @@ class _Layout(NamedTuple):
         if face != "parallel":
             rows = plan.matches[policy.workers[0][0]].lanes * len(names)
             if rows > _MOST_ROWS:
-                return
+                return ""
             env = SpecVectorEnv(observed[0], acted[0], rows=rows, entities=names, masked=bool(masks[0]))
         teams = plan.teams[policy.name]
         sync, seed = policy.config.sync, plan.config.seed
@@ -290,12 +295,13 @@ class _Layout(NamedTuple):
             except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
                 what = (str(error).splitlines() or [type(error).__name__])[0]
                 raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
-            if player.spec.tries_out and not policy.config.frozen:
-                made.try_out()
+            tries_out = player.spec.tries_out and not policy.config.frozen
+            warning: str = (made.try_out() if tries_out else None) or ""
         if player.checkpoint is not None:
             found, loaded = player.checkpoint
             with located(path=f"policies.{policy.name}.load", who=str(found)):
                 made.load_state_dict(loaded.state)
+        return warning
 
 
 def interface_of(match: MatchPlan) -> Interface:

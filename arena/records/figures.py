@@ -24,7 +24,7 @@ Shares = tuple[float, float, float]
 _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "loss": (0.0, 0.0, 1.0)}
 _ENDS = ("_mean", "_min", "_max")
 _COLLECTED = 1000  # numbers, at most, that are collected before they are summed
-_ENOUGH = 8  # repetitions, at least, before games are called all alike
+ENOUGH = 8  # repetitions, at least, before games are called all alike
 _seats, _length = attrgetter("seats"), attrgetter("length")
 _policy, _entities, _return, _outcome = map(attrgetter, ("policy", "entities", "return_", "outcome"))
 
@@ -282,10 +282,8 @@ def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) ->
         players = tuple(sorted(set(seats)))
         repetitions[players] += found.total() - 1
         alike[players] = alike.get(players, True) and len(found) == 1 and seats not in chance
-    everything = all(alike.values()) and repetitions.total() >= _ENOUGH
-    return sorted(
-        players for players, same in alike.items() if same and (everything or repetitions[players] >= _ENOUGH)
-    )
+    everything = all(alike.values()) and repetitions.total() >= ENOUGH
+    return sorted(players for players, same in alike.items() if same and (everything or repetitions[players] >= ENOUGH))
 
 
 def repetition_text(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:

@@ -43,7 +43,7 @@ from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
-from arena.records.lock import RunLock, has_failed
+from arena.records.lock import RunLock, has_failed, is_locked
 
 M = TypeVar("M")
 
@@ -311,6 +311,10 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
         return ConfigError(
             f"{text}--against, --advice, `load`, and arena tournament, exploit, serve and export", source=str(path)
         )
+    if path.is_dir() and (path / "lock").exists() and _is_unbegun(path):
+        found = "a run in it was ended before its first tick: start it again without --resume"
+        found = "a run in it has not begun yet: wait for its first tick" if is_locked(path) else found
+        return ConfigError(f"not a run folder: {found}", source=str(path))
     found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
     return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
 

@@ -44,6 +44,11 @@ class Total:
             return 0.0
         return math.sqrt(max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1))
 
+    @property
+    def equal(self) -> bool:
+        """Whether there are several numbers, all equal but for rounding."""
+        return self.count > 1 and math.isclose(self.count * self.squares, self.total**2, rel_tol=1e-12)
+
 
 @dataclass
 class Series(Total):

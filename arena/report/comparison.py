@@ -7,15 +7,18 @@ counts. Games of one run are no such samples, as the same policies play them.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from arena import __version__
 from arena.config.fields import flat
+from arena.config.matches import Team
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
@@ -28,7 +31,6 @@ from arena.report.summary import Summary, summarize
 
 _LAST = 100  # episodes of a policy, at the end of a run
 _FREE = ("name", "seed", "ranks", "callbacks", "watchdog_s", "env_timeout_s", "transport", "restarts")
-_MOST_DIFFERENCES = 12
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
@@ -78,6 +80,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     arena: str
     groups: list[Group]
+    differing: Literal["games", "seats", ""]  # what makes returns of two groups incomparable, where something does
     repeated: list[str]  # labels of groups of which two runs have the same seed: the longest of these counts
     runs: list[ComparedRun]
     policies: list[ComparedPolicy]
@@ -109,7 +112,7 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
     keys = dict.fromkeys(key for one in configs for key in one)
     unlike = [key for key in keys if len({one.get(key, "") for one in configs}) > 1]
     unlike = [key for key in unlike if not any(one.startswith((f"{key}.", f"{key}[")) for one in keys)]
-    names = [files[places[0]].config.name for places in members]
+    names = [_name(files[places[0]]) for places in members]
     labels = [
         name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
         for name, places in zip(names, members, strict=True)
@@ -119,7 +122,7 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
             label,
             SPARE[number % len(SPARE)],
             [str(files[place].folder.path) for place in places],
-            {key: one.get(key, "") for key in unlike[:_MOST_DIFFERENCES]},
+            {key: one.get(key, "") for key in unlike},
         )
         for number, (label, places, one) in enumerate(zip(labels, members, configs, strict=True))
     ]
@@ -164,7 +167,26 @@ def compared(files: Sequence[RunFiles]) -> Comparison:
                     found_curves.append(GroupCurves(number, single, mean))
             if found_curves:
                 charts[f"{name}: {title}"] = found_curves
-    return Comparison(__version__, groups, repeated, runs, policies, charts)
+    games, seats = ({repr(part) for part in parts} for parts in zip(*map(_games_and_seats, files), strict=True))
+    differing: Literal["games", "seats", ""] = "games" if len(games) > 1 else "seats" if len(seats) > 1 else ""
+    return Comparison(__version__, groups, differing, repeated, runs, policies, charts)
+
+
+def _name(run: RunFiles) -> str:
+    """The configuration's name; of a trial, whose name ends with a number, that of its experiment and its values."""
+    experiment, _, number = run.config.name.rpartition("-")
+    trial, _, values = run.folder.path.resolve().name.partition("_")  # as `ExperimentFolder.folder_name` makes it
+    if not experiment or not number.isdecimal() or number != trial:
+        return run.config.name
+    return f"{experiment} {re.sub('(^|,)seed=[0-9]+$', '', values)}".rstrip()
+
+
+def _games_and_seats(run: RunFiles) -> tuple[list[str], list[Team]]:
+    """The games of a run's matches with their arguments, and the policies in the seats of each match."""
+    matches = [match for _, match in run.config.known_matches()]
+    games = [(run.config.envs[one.env], one.env_kwargs) for one in matches]
+    settings = [(env.make, {**env.kwargs, **more}, env.wrapped_in) for env, more in games]
+    return sorted({json.dumps(one, sort_keys=True, default=repr) for one in settings}), [one.names for one in matches]
 
 
 def _settings(run: RunFiles) -> dict[str, str]:

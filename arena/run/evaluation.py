@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from statistics import fmean, stdev
@@ -19,12 +19,12 @@ from statistics import fmean, stdev
 import msgspec
 
 from arena.config import Config
-from arena.errors import ConfigError, percent, pluralize
+from arena.errors import ConfigError, percent, pluralize, shorten
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.figures import repeated, repetition_text
+from arena.records.figures import ENOUGH, repeated, repetition_text
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
@@ -88,7 +88,7 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
     for name, score in scoreboard.policies.items():
         if score.episodes:
             yield f"tick {run.leg.start}, evaluation of {name}: {result_text(score, against_itself(evaluation, name))}"
-    for line in alike_text(evaluation, remedy="`greedy: false`"):
+    for line in alike_text(evaluation, scoreboard.policies, remedy="`greedy: false`"):
         yield f"tick {run.leg.start}, evaluation: {line}"
 
 
@@ -101,12 +101,17 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
     return repeated(JournalReader(episodes).lines(EpisodeRecord), random=random | evaluation.sampled)
 
 
-def alike_text(evaluation: Run, *, remedy: str) -> list[str]:
-    """A line on games of an evaluation that were all alike, if there were any.
+def alike_text(evaluation: Run, scores: Mapping[str, Score], *, remedy: str) -> list[str]:
+    """Lines on games of an evaluation that were all alike, and on other policies whose returns were all equal.
 
     `remedy` is the setting that makes its policies sample their actions.
     """
-    return repetition_text(alike(evaluation), remedy=remedy)
+    same = alike(evaluation)
+    repeating = {name for names in same for name in names}
+    equal = [name for name, score in scores.items() if score.returns.equal and name not in repeating]
+    equal = [name for name in equal if scores[name].returns.count > ENOUGH]
+    text = f"the returns of {shorten(equal)} did not vary: an interval of width 0 says nothing about rarer ones"
+    return [*repetition_text(same, remedy=remedy), *[text][: len(equal)]]
 
 
 def measured(evaluation: Run) -> dict[str, dict[str, list[float]]]:
@@ -124,14 +129,15 @@ def measured(evaluation: Run) -> dict[str, dict[str, list[float]]]:
 
 
 def measured_text(name: str, values: Sequence[float]) -> str:
-    """The mean of a game's metric with its 95 % interval: Wilson's where each value is 0 or 1."""
+    """The mean of a game's metric with its 95 % interval: Wilson's where each value is 0 or 1, none of equal ones."""
+    each = ""
     if {*values} <= {0.0, 1.0}:
         low, high = of_share(sum(values), len(values))
         interval = f" [{low:.3g}, {high:.3g}]"
     else:
         half = half_of_mean(len(values), stdev(values) if len(values) > 1 else 0.0)
-        interval = "" if half is None else f" +- {half:.2g}"
-    return f"{name}: {fmean(values):.4g}{interval} in {pluralize(len(values), 'episode')}"
+        interval, each = f" +- {half:.2g}" if half else "", "each of " if half == 0 else ""
+    return f"{name}: {fmean(values):.4g}{interval} in {each}{pluralize(len(values), 'episode')}"
 
 
 def check_episodes(episodes: object) -> None:

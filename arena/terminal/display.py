@@ -28,7 +28,7 @@ from arena.terminal.output import drawing, printable
 Clock = Callable[[], float]
 
 DRAW_EVERY = 0.2  # seconds between two pictures on a terminal
-LINE_EVERY = 5.0  # seconds between two lines elsewhere
+LINE_EVERY = 5.0, 60.0  # seconds between two lines elsewhere: a tenth of the time so far, within these
 _MOST_FROZEN = 3  # policies that the end of a run says: `--continue` takes over many snapshots
 PAUSE = 10.0  # seconds without a tick that may be left out of the speed
 
@@ -104,19 +104,20 @@ class LivePanel:
 
 
 class PlainDisplay(PlainLines):
-    """One line every five seconds, and one at the end."""
+    """One line every five seconds, later every minute, and one at the end."""
 
     def __init__(self, stream: IO[str], *, total_ticks: int | None, clock: Clock = time.monotonic) -> None:
         super().__init__(stream)
         self._clock, self._total = clock, total_ticks
         self._rate = Rate(clock)
-        self._line_at = 0.0
+        self._began = self._line_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
         self._printed: tuple[int, str] | None = None  # the last line, its speed left out
 
     def start(self) -> None:
         """The first line comes after five seconds."""
-        self._line_at = self._clock() + LINE_EVERY
+        self._began = self._clock()
+        self._line_at = self._began + LINE_EVERY[0]
 
     def update(self, ticks_done: int, scoreboard: Scoreboard) -> None:
         """Prints a line if it is time."""
@@ -134,7 +135,8 @@ class PlainDisplay(PlainLines):
         assert self._pending is not None  # both callers have seen to it
         self._printed = ticks_done, policies = self._state(*self._pending)
         self._pending = None
-        self._line_at = self._clock() + LINE_EVERY
+        now, (least, most) = self._clock(), LINE_EVERY
+        self._line_at = now + min(most, max(least, (now - self._began) / 10))
         progress = _progress_text(ticks_done, self._total, self._rate.per_second)
         self.message(" | ".join(filter(None, [progress, policies])))
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, shorten
 from arena.game.batches import batched_space
 from arena.game.infos import fields_of
 from arena.game.spaces import large_numbers, leaves_of
@@ -44,7 +44,7 @@ from policies.common.columns import RaggedTensor, to_leaves, to_mask
 from policies.common.devices import device_of
 from policies.common.options import SCHEDULED, Devices, is_schedule, value_at, wrong
 from policies.common.tensors import load_weights, to_arrays, to_tensors
-from policies.extensions import ExtraLoss
+from policies.extensions import ExtraLoss, unseeded
 from policies.networks.heads import action_head, check_choices
 
 
@@ -246,10 +246,14 @@ class Algorithm(ABC):
         """
         return None
 
-    def try_out(self) -> None:
-        """Calls a further loss once, before the run, on an instance that is used for nothing else."""
+    def try_out(self) -> str:
+        """Calls a further loss once, before the run, on an instance for nothing else; returns a warning, or ''."""
         if self.extra is not None:
             self.extra.try_out(self.network, self.made_up_batch().to(self.device))
+        encoder = getattr(self.options, "encoder", None)
+        found = [] if encoder is None else unseeded(self.env.single_observation_space, encoder)
+        text = "come from torch's global random stream, so each worker and run begins with others: draw them from"
+        return f"options.encoder: {shorten(found)} {text} `generator`" if found else ""
 
     @abstractmethod
     def made_up_batch(self) -> Any:

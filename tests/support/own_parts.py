@@ -22,6 +22,14 @@ class Net(nn.Module):
         return torch.tanh(leaves[0].float() @ self.weights.T)
 
 
+class Unseeded(Net):
+    """Has a layer whose weights torch draws from its global random stream."""
+
+    def __init__(self, space: Any, generator: torch.Generator, *, width: int = 8) -> None:
+        super().__init__(space, generator, width=width)
+        self.head = nn.Linear(width, width)
+
+
 class Narrow(Net):
     """Returns fewer features than it declares."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import threading
 
@@ -84,6 +85,15 @@ def test_policies_without_an_episode_are_counted_on_one_line() -> None:
     )
 
 
+def test_lines_of_a_long_run_come_each_minute() -> None:
+    clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
+    display = PlainDisplay(screen, total_ticks=10**9, clock=clock)
+    display.start()
+    at = [second for second in range(1, 3601) if shown(display, clock, screen, 100.0 + second, second, board)]
+    assert at[:10] == [*range(5, 51, 5)] and at[-3:] == [at[-1] - 120, at[-1] - 60, at[-1]]
+    assert all(after - before <= max(5, -(-before // 10)) for before, after in itertools.pairwise(at))
+
+
 def test_the_last_state_is_printed_once_at_the_end() -> None:
     clock, screen = Clock(), Screen()
     display = PlainDisplay(screen, total_ticks=10, clock=clock)
@@ -115,12 +125,12 @@ def test_speed_is_left_out_while_no_tick_is_played() -> None:
 
 def test_speed_after_a_pause_is_that_since_the_pause() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
-    display = PlainDisplay(screen, total_ticks=100, clock=clock)
+    display = PlainDisplay(screen, total_ticks=1000, clock=clock)
     display.start()
     shown(display, clock, screen, 100.0, 0, board)
     shown(display, clock, screen, 101.0, 10, board)
     shown(display, clock, screen, 1101.0, 11, board)
-    assert "  61 %  10 ticks/s | " in shown(display, clock, screen, 1106.0, 61, board)
+    assert "  61 %  10 ticks/s | " in shown(display, clock, screen, 1161.0, 611, board)
 
 
 def test_speed_counts_the_time_of_long_updates() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from arena.cli.main import main
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.scheduler import (
@@ -286,3 +289,30 @@ def test_as_many_trials_start_as_the_plan_says(
     machine = Scheduler(slots, at_once=plan.file.config.at_once)
     trials = [TrialAdded(number, processes, gpus=plan.file.config.gpus) for number in range(plan.number)]
     assert len(starts([done for trial in trials for done in machine.handle(trial)])) == together
+
+
+@pytest.mark.parametrize(
+    ("cores", "keys", "said"),
+    [
+        (2, {"at_once": 3}, "4 trials of 1 process, 2 at the same time (not 3: 2 cores)\n"),
+        (2, {"at_once": 9, "ranks": 2}, "4 trials of 2 processes, 1 at the same time (not 4: 2 cores)\n"),
+        (2, {"at_once": 2}, "4 trials of 1 process, 2 at the same time\n"),
+        (2, {}, "4 trials of 1 process, 2 at the same time\n"),
+        (8, {"at_once": 3, "gpus": 1}, "4 trials of 4 processes, 1 at the same time (not 3: 8 cores, gpus: 1)\n"),
+    ],
+)
+def test_fewer_trials_at_once_than_asked_for_are_explained(
+    cores: int,
+    keys: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("arena.experiment.plan.usable_cores", lambda: (cores, ""))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump({"run": RUN, "repeat": 4, **keys}))
+    assert main(["experiment", str(tmp_path / "sweep.yaml"), "--plan"]) == 0
+    assert capsys.readouterr().out.startswith(f"sweep: {said}")

@@ -14,7 +14,10 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 import readme
+from arena.config import parse_config
 from arena.errors import BudgetReached, ConfigError
+from arena.plan.build import make_plan
+from arena.preflight.examine import examine
 from fakes import ScriptedEnv, flat_weights, solo_group, together
 from learning_steps import run
 from own_parts import A2CByLoss, Decay, PPOByLoss
@@ -160,6 +163,31 @@ def test_an_encoder_that_fails_is_told_the_leaves_that_it_got() -> None:
     leaves = r"leaves = \[\['picture'\] uint8 \[2, 4, 4\], \['numbers'\] float32 \[2, 3\]\]: ValueError"
     with pytest.raises(ConfigError, match=leaves):
         make_encoder(space, torch.Generator(), "own_parts:OneLeaf")
+
+
+UNSEEDED = "options.encoder: head.weight and head.bias come from torch's global random stream, so each worker and run"
+
+
+@pytest.mark.parametrize("kind", [PPO, SAC, BehaviorCloning, *further(A2C, DQN, DDPG, TD3)])
+def test_weights_that_are_not_drawn_from_the_generator_are_named(kind: Any, tmp_path: Path) -> None:
+    for encoder, said in {"own_parts:Net": "", "own_parts:Unseeded": UNSEEDED}.items():
+        options = small(kind, tmp_path / encoder)
+        made = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, encoder=encoder)
+        state = torch.get_rng_state()
+        found = made.try_out()
+        assert found.startswith(said) and bool(found) == bool(said)
+        assert torch.equal(torch.get_rng_state(), state), "the stream goes on as it was"
+
+
+def test_check_warns_of_weights_that_are_not_drawn_from_the_generator() -> None:
+    data = {
+        "ticks": 100,
+        "envs": {"game": {"make": "touchdown"}},
+        "policies": {"blue": {"algorithm": "ppo", "options": {"encoder": "own_parts:Unseeded"}}},
+        "matches": [{"env": "game", "seats": ["blue", "blue"]}],
+    }
+    lines = examine(make_plan(parse_config(data, source="x.yaml"))).lines
+    assert [line.startswith(f"warning: policies.blue.{UNSEEDED}") for line in lines if "warning" in line] == [True]
 
 
 def test_unknown_option_of_an_own_class_is_refused_with_the_nearest_one() -> None:
@@ -325,7 +353,7 @@ def test_teams_learn_with_an_own_encoder_and_a_further_loss(kind: Any, memory: d
     assert not torch.equal(first, second)
     assert user_encoder(after.network.encoder if kind in (MADDPG, MASAC) else after.network).weights is second
     assert after.group.logged[-1]["extra_loss"] > 0
-    before.try_out()
+    assert not before.try_out()
     drawn, made_up = after.replay.sample(8, torch.Generator()), before.made_up_batch()
     columns = zip(drawn.tensors(), made_up.tensors(), strict=True)
     assert all((one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]) for one, other in columns)

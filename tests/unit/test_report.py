@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -885,6 +885,70 @@ def test_runs_of_one_configuration_are_a_group(runs: list[Path]) -> None:
     three, one = data.curves["p0: return"]
     assert len(three.runs) == 3 and max(three.mean.count) == 3 and three.mean.low < three.mean.mean < three.mean.high
     assert (one.mean.low, {*one.mean.count}) == (one.mean.mean, {1}), "one run has no interval"
+
+
+def configured(run: Path, to: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of a run whose configuration is changed."""
+    copy = RunFolder(shutil.copytree(run, to))
+    config = yaml.safe_load(copy.config.read_text())
+    change(config)
+    copy.write_config(yaml.safe_dump(config))
+    return copy.path
+
+
+def test_every_key_that_differs_has_a_row(runs: list[Path], tmp_path: Path) -> None:
+    places = [f"x{number}" for number in range(40)]
+    options = {"algorithm": "own:Own", "options": dict.fromkeys(places, 1)}
+    other = configured(runs[1], tmp_path / "copy", lambda config: config["policies"]["p0"].update(options))
+    text = re.sub("<[^>]+>", " ", write_comparison([runs[0], other], tmp_path / "all.html").read_text())
+    assert "Where the configurations differ: 41 keys" in text  # and `algorithm`
+    assert [place for place in places if f" policies.p0.options.{place} " not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "differing", "words"),
+    [
+        (lambda config: config["policies"]["p0"].update(color="#112233"), "", ""),
+        (lambda config: config["envs"]["touchdown"].update(make="skirmish"), "games", "play different games"),
+        (lambda config: config["envs"]["touchdown"]["kwargs"].update(team_size=2), "games", "play different games"),
+        (lambda config: config["envs"]["touchdown"].update(wrappers=["own:Own"]), "games", "play different games"),
+        (lambda config: config["envs"].update(other={"make": "matrix"}), "", ""),  # of no match
+        (
+            lambda config: config["matches"][0]["round_robin"]["policies"].reverse(),
+            "seats",
+            "Different policies take the seats",
+        ),
+    ],
+)
+def test_incomparable_configurations_are_said_to_be_so(
+    change: Callable[[dict[str, Any]], object], differing: str, words: str, runs: list[Path], tmp_path: Path
+) -> None:
+    paths = [runs[0], configured(runs[1], tmp_path / "copy", change)]
+    data = compared([read_run(path) for path in paths])
+    assert (len(data.groups), data.differing) == (2, differing)
+    shown = write_comparison(paths, tmp_path / "all.html").read_text()
+    notes = "play different games", "Different policies take the seats"
+    assert [note for note in notes if note in shown] == [*filter(None, [words])]
+
+
+def test_trials_of_an_experiment_are_named_by_their_values(runs: list[Path], tmp_path: Path) -> None:
+    names = {
+        "0000_ppo,gamma=0.9,seed=1": "rates-0000",
+        "0003_dqn,gamma=0.9,seed=2": "rates-0003",
+        "0004_seed=3": "rates-0004",
+        "0005": "other-0005",
+        "0006_elsewhere": "rates-0007",
+    }
+    for number, (place, name) in enumerate(names.items()):
+        configured(runs[0], tmp_path / place, lambda it, n=number, name=name: it.update(name=name, ticks=1000 + n))
+    groups = compared([read_run(tmp_path / place) for place in names]).groups
+    assert [group.label for group in groups] == [
+        "rates ppo,gamma=0.9",
+        "rates dqn,gamma=0.9",
+        "rates",
+        "other",
+        "rates-0007",
+    ]
 
 
 def test_interval_over_runs_is_students() -> None:

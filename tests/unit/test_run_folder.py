@@ -196,6 +196,24 @@ def test_experiment_is_no_run_and_its_runs_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [True, False])
+def test_folder_of_a_run_that_was_ended_before_its_first_tick_is_named_so(tmp_path: Path, given: bool) -> None:
+    path = RunFolder.open(tmp_path / "x").path
+    with (
+        RunLock.take(path),
+        pytest.raises(
+            ConfigError, match=r"x: not a run folder: a run in it has not begun yet: wait for its first tick"
+        ),
+    ):
+        RunFolder.existing(path)
+    ended = r"x: not a run folder: a run in it was ended before its first tick: start it again without --resume$"
+    with pytest.raises(ConfigError, match=ended):
+        RunFolder.open(path, resume=True, named=given)
+    with pytest.raises(ConfigError, match=ended):
+        RunFolder.existing(path)
+    assert RunFolder.open(path, named=True).path == path, "as the message says"
+
+
+@pytest.mark.parametrize("given", [True, False])
 def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, given: bool) -> None:
     with pytest.raises(
         ConfigError, match=r"not a run folder: it does not exist; .* with --run-dir, or leave --resume out"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arena.records.figures import in_parts, results_of
 from arena.records.metrics import EpisodeRecord, Place, SeatRecord
 from arena.records.outcome import Outcome
-from arena.records.scoreboard import Scoreboard, Series
+from arena.records.scoreboard import Scoreboard, Series, Total
 from arena.run.evaluation import result_text
 from arena.terminal.display import summary_lines
 
@@ -91,6 +91,17 @@ def test_episodes_without_a_policy_are_not_its_own() -> None:
     board.add(results_of([episode(seat("blue", 2, None), seat("red", 5, None), length=20)]))
     assert result_text(board.policies["blue"]) == "1 episode, return 2.00, length 20.0"
     assert board.policies["red"].returns.mean == 4
+
+
+def test_numbers_are_equal_but_for_rounding() -> None:
+    def of(*values: float) -> Total:
+        total = Total()
+        total.add(values)
+        return total
+
+    assert of(*[-0.1 - 0.3] * 48).equal and of(0.0, 0.0).equal
+    assert not of(-0.4, -0.4, -0.4001).equal and not of(1.0, -1.0).equal
+    assert not of().equal and not of(2.0).equal, "one number has no spread"
 
 
 def test_a_result_has_the_interval_of_student() -> None:

@@ -94,7 +94,25 @@ def test_identical_games_are_reported(command: Command, tmp_path: Path, red: Any
     assert (
         said.startswith("all games between blue and red had the same length and returns") and "--sample" in said
     ) is (red is ROCK)
-    assert len(sampled) == 2
+    assert [line for line in sampled if "did not vary" in line] == [
+        "the returns of blue and red did not vary: an interval of width 0 says nothing about rarer ones"
+    ] * (red is ROCK)
+
+
+def test_equal_returns_of_unlike_games_are_reported(command: Command, tmp_path: Path) -> None:
+    # Two ticks are too few for a touchdown.
+    data = duel(
+        policies={"blue": RANDOM, "red": RANDOM}, envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 2}}}
+    )
+    path = written(tmp_path, data)
+    with working_directory(tmp_path):
+        first, second, *said = evaluate(command, path, "--episodes", "10")
+        rows = arena.evaluate(path, 10)
+    assert "return 0.00 +- 0.00" in first and "return 0.00 +- 0.00" in second
+    assert [line for line in said if "did not vary" in line] == [
+        "the returns of blue and red did not vary: an interval of width 0 says nothing about rarer ones"
+    ]
+    assert [(row["alike"], row["return_low"], row["return_high"]) for row in rows] == [(False, None, None)] * 2
 
 
 # what is played
@@ -158,7 +176,9 @@ def test_every_lane_plays_the_same_number_of_episodes(command: Command, tmp_path
         {"env": "game", "seats": ["a", "c"], "lanes": 2},
     ]
     lines = evaluate(command, written(tmp_path, data), "--run-dir", str(tmp_path / "records"))
-    episodes = {line.partition(",")[0]: int(re.findall(r": (\d+) episodes", line)[0]) for line in lines}
+    episodes = {
+        line.partition(",")[0]: int(found[1]) for line in lines if (found := re.search(r": (\d+) episodes", line))
+    }
     assert episodes == {"a": 10, "b": 6, "c": 4}
 
 

@@ -277,7 +277,7 @@ def test_metrics_of_an_evaluation_are_those_of_each_policy(
     assert [row["metrics/place"] for row in evaluate("run.yaml", 4)] == [0.5, 2.0]
     assert main(["evaluate", "run.yaml", "--episodes", "4"]) == 0
     out = capsys.readouterr().out
-    assert "place of even: 0.5 +- 0 in 4 episodes\nplace of odd: 2 +- 0 in 4 episodes\n" in out
+    assert "place of even: 0.5 in each of 4 episodes\nplace of odd: 2 in each of 4 episodes\n" in out
 
 
 def test_a_metric_of_zeros_and_ones_has_the_interval_of_a_share() -> None:

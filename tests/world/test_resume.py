@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -27,8 +28,9 @@ from arena.roles.environment.environment import Environment
 from arena.roles.protocol import Done, Progress, RoleFailed
 from arena.run.prepare import prepare
 from arena.run.resume import LENGTH_DEFAULTS, SCHEDULED, _length_text, forget
+from arena.terminal.display import PlainDisplay
 from faulty_games import Faulty
-from in_process import Played, one_match, play
+from in_process import Played, one_match, play, train
 from policies.common.options import SCHEDULED as OF_POLICIES
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -420,9 +422,14 @@ def test_state_that_does_not_fit_names_the_resume_and_not_load(tmp_path: Path) -
         resume(duel(ticks=40, blue=sizes[1]), tmp_path)
 
 
-def test_a_slow_start_counts_the_roles_as_the_plan_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ranks", "said"), [(2, True), (1, False)])
+def test_a_slow_start_of_processes_counts_the_roles_as_the_plan_does(
+    ranks: int, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("arena.roles.root.root._REPORT_SECONDS", -1.0)
-    assert "3 of 4 roles are ready" in play(duel(ticks=20), tmp_path).shown
+    shown = io.StringIO()
+    train(duel(ticks=20), tmp_path, ranks=ranks, display=PlainDisplay(shown, total_ticks=1))
+    assert ("3 of 4 roles are ready" in shown.getvalue()) == said
 
 
 def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> None:

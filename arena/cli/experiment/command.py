@@ -94,7 +94,10 @@ def _head_line(plan: ExperimentPlan, slots: Slots, *, only: int | None = None) -
         each = pluralize(processes, "process", "processes")
         return f"trial {only} of {pluralize(plan.number, 'trial')}, {each}{hosts}"
     each = pluralize(plan.processes(slots), "process", "processes")
-    line = f"{pluralize(plan.number, 'trial')} of {each}, {plan.at_once(slots)} at the same time{hosts}"
+    at_once, wanted, gpus = plan.at_once(slots), min(plan.number, plan.file.config.at_once or 0), plan.file.config.gpus
+    limit = pluralize(slots.total, "core" if slots.crowding else "slot") + (f", gpus: {gpus:g}" if gpus else "")
+    less = f" (not {wanted}: {limit})" if at_once < wanted else ""
+    line = f"{pluralize(plan.number, 'trial')} of {each}, {at_once} at the same time{less}{hosts}"
     return f"{line}\n{plan.never_prunes}" if plan.never_prunes else line
 
 

@@ -87,8 +87,9 @@ class Root:
     def wait_until_ready(self, *, report: bool = False) -> None:
         """Waits until all roles are ready for the leg, and checks that it can be played; else raises `RoleFailed`.
 
-        With `report` the display says every few seconds how many are ready.
+        With `report` the display says every few seconds how many are ready, if several processes start.
         """
+        report = report and self._run.plan.processes > 1
         ready = self._ready = dict[Role, Ready]()
         early: list[Any] = []
         last, messages = time.monotonic(), self._messages()
