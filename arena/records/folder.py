@@ -259,8 +259,8 @@ def manifest_path(match: Path, start: int) -> Path:
 
 def manifests_in(match: Path) -> dict[int, Path]:
     """By `start` the files of `manifest_path` of a match, in order, also those that are lost and have a checksum."""
-    homes = match, match / checksums.FOLDER
-    found = (_MANIFEST.fullmatch(path.name) for home in homes for path in home.glob(f"*{MANIFEST}"))
+    folders = match, match / checksums.FOLDER
+    found = (_MANIFEST.fullmatch(path.name) for folder in folders for path in folder.glob(f"*{MANIFEST}"))
     return dict(sorted((int(name[1] or 0), match / name[0]) for name in found if name))
 
 
