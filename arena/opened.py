@@ -151,8 +151,9 @@ class Run:
 
         Columns: `player`, `opponent`; `games`, `wins`, `draws`, `losses`: all that had a winner or a draw; `score`
         (expected points per game as the two are now, a draw is one half), `low` and `high` (95 %), and `counted`, the
-        number of games on which the score rests: older ones count less. Without such games the score is None. For `at`
-        and errors see `standings`.
+        number of games on which the score rests: older ones of policies that learn count less, and after some rounds,
+        or once a policy has started over, not at all. Without such games the score is None. For `at` and errors see
+        `standings`.
         """
         from arena.league.metagame.payoff import Pair, pairs
         from arena.terminal.standings import payoffs_of

@@ -115,9 +115,11 @@ def _list(matches: Sequence[MatchReplays], folder: RunFolder, lane: int | None, 
 
 
 def _title(match: MatchReplays) -> str:
-    manifest = match.manifest
-    policies = dict(sorted((entity.seat, entity.policy) for entity in manifest.entities))
-    return f"round {manifest.round}, match {manifest.match}: {manifest.env}, {' '.join(policies.values())}"
+    parts = dict[str, str]()  # by what has played, with the tick from which on it has
+    for start, manifest in match.manifests.items():
+        policies = dict(sorted((entity.seat, entity.policy) for entity in manifest.entities))
+        parts.setdefault(f"{manifest.env}, {' '.join(policies.values())}", f"from tick {start} on " if parts else "")
+    return "round {}, match {}: ".format(*match.place) + "; ".join(f"{since}{what}" for what, since in parts.items())
 
 
 def _place(episode: Episode) -> str:
@@ -208,17 +210,18 @@ def _show(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) 
         say(f"{pluralize(ticks, 'tick')}, all as recorded")
     else:
         # Prints what happens, tick by tick; with the game's own text, if it has one.
-        written = TEXT in rendering(match.playable).modes
+        manifest = match.playable(episode.recording)
+        written = TEXT in rendering(manifest).modes
         course = EpisodeActions()
         for event, game in events_of(match, episode, render_mode=TEXT if written else None):
             parts = []
-            for entity, did in zip(match.manifest.entities, course.take(event, game), strict=False):
+            for entity, did in zip(manifest.entities, course.take(event, game), strict=False):
                 earned = f"earns {did['reward']:.6g}" if did["reward"] else ""
                 if texts := [*filter(None, (did.get("action"), earned, did["end"]))]:
                     parts.append(" ".join([entity.name, *texts]))
             if event.step is not None:
                 say(f"tick {event.tick}: {', '.join(parts)}")
-            if written and isinstance(text := rendered(match.manifest, game), str):
+            if written and isinstance(text := rendered(manifest, game), str):
                 say(text, styles=True)
     return 0
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from arena.config import yaml
 from arena.config.decode import joined
-from arena.errors import ConfigError, OverriddenPlace
+from arena.errors import ConfigError, OverriddenPlace, close_name
 
 _PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
 _TOKEN = re.compile(r"[^.\[\]]+")
@@ -90,7 +90,9 @@ def _set(data: dict[str, Any], at: str, value: Any, text: str) -> list[Overridde
             key = next((name for name in keys if name in node), tokens[0])
             path, tokens = joined(path, key), tokens[key.count(".") + 1 :]
         elif not isinstance(node, list):
-            message = f"holds {node!r:.60}, which has nothing named {tokens[0]!r}"
+            meant = close_name(tokens[0], [node]) if isinstance(node, str) else None  # which may be a short form
+            hint = f"; did you mean {meant!r}?" if meant else ""
+            message = f"holds {node!r:.60}, which has nothing named {tokens[0]!r}{hint}"
             raise ConfigError(message, path=path, source=source)
         elif not tokens[0].isascii() or not tokens[0].isdigit() or int(tokens[0]) >= len(node):
             message = f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0"

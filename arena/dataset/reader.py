@@ -342,7 +342,7 @@ def open_dataset(path: Path | str) -> Samples:
     learning = frozenset(name for name, policy in policies.items() if policy.learns)
     matches = []
     for path in found:
-        manifest = read_manifest(path, Manifest.from_json, newest=VERSION, what="recorded samples")
+        manifest = read_manifest(path / MANIFEST, Manifest.from_json, newest=VERSION, what="recorded samples")
         matches.append(
             MatchSamples(
                 path,

@@ -47,8 +47,8 @@ class SampleWriter:
         if path.exists() and path.read_bytes() != self._manifest:
             raise ConfigError(
                 "holds samples of other entities, policies or spaces than this match has now (matches are renumbered "
-                "when copies change): restore the earlier configuration, move the samples folder away, or start a new "
-                "run",
+                "when copies change): restore the earlier configuration, go on without samples (--set record=nothing), "
+                "move the samples folder away, or start a new run",
                 source=str(path),
             )
         self._lanes = np.array(lanes)

@@ -51,6 +51,7 @@ _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "checksums", "ro
 """The files of a run that has not begun."""
 MANIFEST = "manifest.json"
 """The file in the folder of a match that says what is recorded there."""
+_MANIFEST = re.compile(r"(?:([0-9]{12,})\.)?manifest\.json", re.ASCII)
 _OF_LEG = re.compile(r"([0-9]+)\.lane-([0-9]+)\.(npz|replay)", re.ASCII)
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries exist only after ticks were played
 
@@ -251,26 +252,39 @@ def lanes_in(match: Path, suffix: str) -> list[Path]:
     return sorted((path for path in found if _OF_LEG.fullmatch(path.name)), key=start_and_lane)
 
 
+def manifest_path(match: Path, start: int) -> Path:
+    """The manifest of what a match has recorded from the leg after tick `start` on; 0: from the first on."""
+    return match / (f"{start:012d}.{MANIFEST}" if start else MANIFEST)
+
+
+def manifests_in(match: Path) -> dict[int, Path]:
+    """By `start` the files of `manifest_path` of a match, in order, also those that are lost and have a checksum."""
+    folders = match, match / checksums.FOLDER
+    found = (_MANIFEST.fullmatch(path.name) for folder in folders for path in folder.glob(f"*{MANIFEST}"))
+    return dict(sorted((int(name[1] or 0), match / name[0]) for name in found if name))
+
+
 def forget_lanes(match: Path, suffix: str, tick: int) -> None:
     """Removes what a match has recorded after a tick, at which a leg has ended: no file holds ticks of two legs.
 
-    No process may be writing it. Without a file the manifest goes too: another match may get this number next.
+    No process may be writing it. Without a file all manifests go too: another match may get this number next.
     """
     later = [path for path in lanes_in(match, suffix) if start_and_lane(path)[0] >= tick]
     for path in [*match.glob(f".*.{suffix}.part"), *later]:
         path.unlink()
-    if not lanes_in(match, suffix):
-        checksums.drop(match / MANIFEST)
-        (match / MANIFEST).unlink(missing_ok=True)
+    is_empty = not lanes_in(match, suffix)
+    for start, path in manifests_in(match).items():
+        if is_empty or start >= tick:
+            checksums.drop(path)
+            path.unlink(missing_ok=True)
 
 
-def read_manifest(match: Path, make: Callable[[Any], M], *, newest: int, what: str) -> M:
-    """What `make` makes of the manifest of a match, of which `what` was recorded in a version up to the newest.
+def read_manifest(path: Path, make: Callable[[Any], M], *, newest: int, what: str) -> M:
+    """What `make` makes of a manifest of a match, of which `what` was recorded in a version up to the newest.
 
     Raises:
         ConfigError: it cannot be read, is damaged, or of a newer arena.
     """
-    path = match / MANIFEST
     checksums.check(path)
     try:
         written = json.loads(path.read_bytes())

@@ -2,8 +2,10 @@
 
     replays/round-0000/match-0003/
     ├── manifest.json                      format version, how the game is made, entities, policies, spaces
+    ├── 000000020000.manifest.json         the same from the leg after tick 20000 on, where something has changed
     ├── 000000000000.lane-0000.replay      the leg that begins after tick 0, of some lanes
-    └── 000000010000.lane-0000.replay      the same lanes in the next leg
+    ├── 000000010000.lane-0000.replay      the same lanes in the next leg
+    └── 000000020000.lane-0000.replay
 
 A file is a sequence of chunks, appended while the leg is played. A chunk has a head of three numbers (uint32, little
 endian): the length of its body, the body's CRC-32, and the CRC-32 of these two numbers. The body is a `Chunk` as
@@ -178,8 +180,8 @@ def damaged(path: Path, why: str) -> ConfigError:
     return ConfigError(f"is not a replay, or is damaged: {why}", source=str(path))
 
 
-def manifest_of(match: Path) -> Manifest:
-    """The manifest in the folder of a match; raises ConfigError as `read_manifest`."""
+def manifest_in(path: Path) -> Manifest:
+    """The manifest in a file; raises ConfigError as `read_manifest`."""
 
     def made(written: Any) -> Manifest:
         found = msgspec.convert(written, Manifest, dec_hook=lambda _, space: space_from_json(space))
@@ -187,7 +189,7 @@ def manifest_of(match: Path) -> Manifest:
             raise ValueError("no entities")
         return found
 
-    return read_manifest(match, made, newest=VERSION, what="replays")
+    return read_manifest(path, made, newest=VERSION, what="replays")
 
 
 def _columns(space: Space[Any]) -> Iterator[Column]:

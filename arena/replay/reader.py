@@ -12,7 +12,7 @@ are read, and reading runs no code. A damaged file is a `ConfigError`, and so is
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,15 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config import load_config
+from arena.config import Config, load_config
 from arena.config.named import check_texts
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.records.atomic import refuse_links
-from arena.records.folder import MANIFEST, NAMES, lanes_in, matches_in, start_and_lane
+from arena.records.folder import MANIFEST, NAMES, lanes_in, manifest_path, manifests_in, matches_in, start_and_lane
 from arena.registry import EXTERNAL
-from arena.replay.format import Begin, Leaves, Manifest, chunks_in, damaged, manifest_of
+from arena.replay.format import Begin, Leaves, Manifest, chunks_in, damaged, manifest_in
 
 MOST_PLAYED = 20_000  # ticks that may be played again for pictures of a newest episode: about a minute
 
@@ -40,6 +40,7 @@ class Recording:
     """One file: the `T` ticks of a leg in `L` lanes."""
 
     path: Path  # of the file
+    manifest: Manifest  # of its leg
     lanes: range  # their numbers in the match
     start: int  # number of ticks played before
     begins: tuple[Begin, ...]  # of episodes, in their order
@@ -81,7 +82,16 @@ class MatchReplays:
     """The replays of one match."""
 
     path: Path  # its folder
-    manifest: Manifest
+    manifests: Mapping[int, Manifest]  # by the tick after which the first leg of each begins, in their order
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest one."""
+        return self.manifests[max(self.manifests)]
+
+    def _start_of_manifest(self, start: int) -> int:
+        """The tick after which the manifest of the leg after tick `start` begins."""
+        return max(first for first in self.manifests if first <= start)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -89,10 +99,13 @@ class MatchReplays:
         return self.manifest.round, self.manifest.match
 
     @cached_property
-    def playable(self) -> Manifest:
-        """The manifest, with which the match can be played again: its game is the one that config.yaml names."""
-        manifest, place = self.manifest, str(self.path / MANIFEST)
-        config = load_config(self.path.parents[2] / "config.yaml")
+    def _config(self) -> Config:
+        return load_config(self.path.parents[2] / "config.yaml")
+
+    def playable(self, recording: Recording) -> Manifest:
+        """The manifest, with which this can be played again: its game is the one that config.yaml names."""
+        manifest, config = recording.manifest, self._config
+        place = str(manifest_path(self.path, self._start_of_manifest(recording.start)))
         env = config.envs.get(manifest.env)
         added = [name for name in manifest.imports if name not in config.imports]
         known: dict[str, Any] = {"imports": config.imports if added else manifest.imports}
@@ -109,7 +122,10 @@ class MatchReplays:
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
         """All files, in the order of ticks and lanes."""
-        found = (_recording(path, self.manifest) for path in lanes_in(self.path, "replay"))
+        found = (
+            _recording(path, self.manifests[self._start_of_manifest(start_and_lane(path)[0])])
+            for path in lanes_in(self.path, "replay")
+        )
         return tuple(recording for recording in found if recording is not None)
 
     def episodes(self) -> list[Episode]:
@@ -193,7 +209,8 @@ def read_replays(path: Path | str) -> Replays:
         if files and not manifest.exists():
             raise damaged(manifest, "it is missing, but there are replay files in its folder")
         if manifest.exists():
-            matches.append(MatchReplays(folder, manifest_of(folder)))
+            read = {start: manifest_in(path) for start, path in manifests_in(folder).items()}
+            matches.append(MatchReplays(folder, read))
     if not matches:
         raise ConfigError(
             "no replays here: name the folder of a run whose configuration says `record: replays`", source=str(path)
@@ -257,6 +274,7 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
     remaining = iter(joined[1:])
     return Recording(
         path=path,
+        manifest=manifest,
         lanes=range(lane, lane + first.lanes),
         start=start,
         begins=begins,

@@ -45,7 +45,7 @@ def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Re
         lanes = [position for position, number in enumerate(recording.lanes) if lane in (None, number)]
         if not lanes:
             continue
-        with Playback(match.playable, recording, lanes=lanes) as playback:
+        with Playback(match.playable(recording), recording, lanes=lanes) as playback:
             try:
                 for event in playback.events():
                     for position in np.flatnonzero(event.lanes & ~event.same).tolist():
@@ -65,10 +65,10 @@ def events_of(
     """
     recording = episode.recording
     position = recording.lanes.index(episode.lane)
-    with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
+    with Playback(match.playable(recording), recording, lanes=[position], render_mode=render_mode) as playback:
         for event in playback.events(since=episode.game):
             if (drawer := drawer_of(playback.game, "policies")) is not None:
-                drawer.policies = [entity.policy for entity in match.manifest.entities]
+                drawer.policies = [entity.policy for entity in recording.manifest.entities]
             if not event.same[0]:
                 raise ReplayDiffers(_difference(match, episode.lane, event, 0))
             if event.place >= episode.place:
@@ -129,12 +129,13 @@ def pieces_of(manifest: Manifest, colors: Sequence[str] = ()) -> list[Piece]:
 def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event, BatchedEnv]]:
     """As `frames`, each picture with the event that it shows, and the game."""
     without_screen()
-    mode = PICTURES if PICTURES in rendering(match.playable).modes else None
+    manifest = match.playable(episode.recording)
+    mode = PICTURES if PICTURES in rendering(manifest).modes else None
     for event, game in events_of(match, episode, render_mode=mode):
-        picture = rendered(match.manifest, game)
+        picture = rendered(manifest, game)
         if not isinstance(picture, np.ndarray) or picture.shape[2:] != (3,):
             raise ConfigError(
-                f"the game {match.manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
+                f"the game {manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
                 "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
             )
         yield picture.astype(np.uint8, copy=False), event, game

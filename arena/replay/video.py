@@ -95,7 +95,7 @@ def write_episode(path: Path, match: MatchReplays, episode: Episode, per_second:
         ConfigError: as `check_video`, or the game draws no pictures.
         WriteError: the file cannot be written.
     """
-    speed = per_second or rendering(match.playable).per_second
+    speed = per_second or rendering(match.playable(episode.recording)).per_second
     write_video(path, _captioned(match, episode), per_second=speed)
     return speed
 
@@ -115,14 +115,15 @@ def write_newest(run: Path, path: Path, policy: str | None = None) -> None:
 
 def _captioned(match: MatchReplays, episode: Episode) -> Iterator[Picture]:
     """The pictures of an episode, with the return so far of each policy's entities of a color: the mean over these."""
-    names = [entity.name for entity in match.manifest.entities]
+    manifest = episode.recording.manifest
+    names = [entity.name for entity in manifest.entities]
     earned = np.zeros(len(names))
     for picture, event, game in pictures_of(match, episode):
         if event.step is not None:
             earned += event.step.rewards[0]
         players = [
             Player(piece.text, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
-            for piece in pieces_of(match.manifest, game.interface.colors)
+            for piece in pieces_of(manifest, game.interface.colors)
         ]
         played = event.tick - episode.begin
         yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))

@@ -20,13 +20,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError
 from arena.game.api import Frame, Interface, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
 from arena.records import checksums
 from arena.records.atomic import make_folder, private, replacing, writing
-from arena.records.folder import MANIFEST, lanes_in, lanes_path, match_path, start_and_lane
+from arena.records.folder import lanes_in, lanes_path, manifest_path, manifests_in, match_path, start_and_lane
 from arena.replay.digests import Digests
 from arena.replay.format import Begin, Chunk, Manifest, framed
 
@@ -48,16 +47,7 @@ class ReplayWriter:
         self._replays = replays
         self._folder = match_path(replays, manifest.match, round=manifest.round)
         self._manifest = manifest.to_bytes()
-        path = self._folder / MANIFEST
-        stays = any(
-            start_and_lane(file)[0] < start for file in lanes_in(self._folder, "replay")
-        )  # later files are played again
-        if stays and path.exists() and path.read_bytes() != self._manifest:
-            raise ConfigError(
-                "holds replays of another match than the one that has this number now (matches are renumbered when "
-                "copies change): restore the earlier configuration, move the replays folder away, or start a new run",
-                source=str(path),
-            )
+        self._start = start
         self._path = lanes_path(self._folder, "replay", start=start, lane=lanes[0])
         self._lanes = lanes
         self._spaces = interface.action_spaces
@@ -161,9 +151,14 @@ class ReplayWriter:
             # Creates folders and file; an older file of this name is of a leg that is played again.
             for folder in (self._replays, self._folder.parent, self._folder):
                 make_folder(folder)
-            manifest = self._folder / MANIFEST
-            if not manifest.exists() or manifest.read_bytes() != self._manifest:
-                checksums.replace(manifest, self._manifest)
+            # A manifest holds until the next one; later files are played again.
+            files = lanes_in(self._folder, "replay")
+            stays = any(start_and_lane(file)[0] < self._start for file in files)
+            earlier = [path for start, path in manifests_in(self._folder).items() if stays and start < self._start]
+            path = manifest_path(self._folder, self._start if earlier else 0)
+            known = earlier[-1] if earlier else path
+            if not known.exists() or known.read_bytes() != self._manifest:
+                checksums.replace(path, self._manifest)
             with replacing(self._path):
                 self._begun = True
         with writing(self._path):

@@ -83,7 +83,7 @@ def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = (
 
 
 def _strip(match: MatchReplays, episode: Episode) -> Strip:
-    manifest = match.manifest
+    manifest = episode.recording.manifest
     replay = Replay(
         round=manifest.round,
         match=manifest.match,
@@ -105,7 +105,7 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
             colors = game.interface.colors
             if number % step == 0 or number == episode.length:
                 pictures.append(scaled(picture, least=_SHORTEST, most=_LONGEST))
-        per_second = max(2.0, rendering(match.playable).per_second / step)
+        per_second = max(2.0, rendering(match.playable(episode.recording)).per_second / step)
     except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
         return Strip(msgspec.structs.replace(replay, failure=str(error)), "")
     image, kept, columns = compressed(pictures)

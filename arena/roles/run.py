@@ -89,8 +89,10 @@ class Run:
 
     @property
     def total_ticks(self) -> int:
-        """Of all matches together at the end, if later rounds have as many matches as this one; none has more."""
-        return self.ticks_before + len(self.plan.matches) * (self.plan.horizon - self.plan.start)
+        """Of all matches together at the end, if later rounds have as many as this one, or as few as a resume asks."""
+        plan, here = self.plan, len(self.plan.matches)
+        later = min(here, sum(match.copies for _, match in plan.config.entries()))
+        return self.ticks_before + here * (plan.ticks - plan.start) + later * (plan.horizon - plan.ticks)
 
     @property
     def first_ticks(self) -> dict[int, int]:

@@ -60,7 +60,8 @@ class PolicyScore(NamedTuple):
         episodes: number of finished episodes.
         mean_return: over all episodes, of the mean over the policy's entities; None if there is no episode.
         last_return: the same over the last 100 episodes.
-        win_rate: share of games won among the last 100 decided games; None if there are none.
+        win_rate: share of games won, draws counted as games, among the last 100 with a winner or a draw, against all
+            opponents: other policies, snapshots, or itself, which is half a win. None if there are none.
     """
 
     episodes: int

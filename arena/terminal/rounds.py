@@ -44,6 +44,8 @@ def rounds_lines(config: Config) -> list[str]:
         else:
             text = f"{_who(entry)}; {'later rounds depend on results' if entry.adaptive else same}"
         lines.append(f"  {place}: {text}")
+        if isinstance(entry, Matchmaking) and not entry.versus and (unmet := _unmet(config, entry)):
+            lines.append(f"  {place}: not met in round 0: {listed(unmet)}")
     league = config.league or League()
     rule, evolution = league.snapshots, league.evolution
     if names := snapshotted(config):
@@ -96,6 +98,14 @@ def _who(entry: Generator) -> str:
             f"the other population and snapshots of it, by {how}"
         )
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
+
+
+def _unmet(config: Config, entry: Matchmaking) -> list[str]:
+    """The pairs that an entry may draw in the first round and no match of it has, as `blue and red`."""
+    met = [{*match.names} for _, match in config.entries()]
+    allowed = ({one, other} for one in entry.policies for other in entry.rule.opening(entry, one, config.learners))
+    pairs = dict.fromkeys(" and ".join(sorted(pair)) for pair in allowed if len(pair) > 1 and pair not in met)
+    return [*pairs]
 
 
 def _opponents(entry: Matchmaking) -> str:

@@ -361,6 +361,10 @@ def test_override_replaces_a_wrong_value_of_the_file_and_later_ones_win() -> Non
         ("matches.first.lanes=2", "matches: is a list of 2, it has no place 'first'"),
         ("ticks.more=2", "ticks: holds 100, which has nothing named 'more'"),
         (
+            "policies.red.algorithm.randon=1",
+            "policies.red.algorithm: holds 'random', which has nothing named 'randon'; did you mean 'random'?",
+        ),
+        (
             "policies.blu.options.gamma=1",
             "policies.blu: the key 'algorithm' is missing, and has no default "
             "(policies.blu was made by this; did you mean 'blue'?",

@@ -314,6 +314,13 @@ def test_later_rounds_are_described() -> None:
     assert rounds_lines(league(ROUND_ROBIN, rounds=1)) == []
 
 
+@pytest.mark.parametrize(("copies", "unmet"), [(2, "a and c"), (3, "")])
+def test_pairs_that_do_not_meet_in_the_first_round_are_named(copies: int, unmet: str) -> None:
+    config = league(entry("matchmaking", policies=["a"], against=["b", "c"], rule="fictitious", copies=copies))
+    lines = [line for line in rounds_lines(config) if "not met" in line]
+    assert lines == ([f"  matches[0].matchmaking: not met in round 0: {unmet}"] if unmet else [])
+
+
 @pytest.mark.parametrize(("elo", "warned"), [(100, False), (20, True)])
 def test_gate_with_too_many_games_is_reported(elo: float, warned: bool) -> None:
     config = league(MATCHMAKING, rounds=3, ticks=100, league={"snapshots": {"gate": {"elo": elo}}})

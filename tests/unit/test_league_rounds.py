@@ -269,6 +269,13 @@ def test_resume_counts_ticks_by_the_matches_of_each_round(tick: int, before: int
     assert rounds.again(first, run.plan.config, tick).ticks_before == before
 
 
+def test_total_ticks_count_the_fewer_matches_that_a_resume_asks_for(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", config({**DUEL, "copies": 3}, count=4))
+    assert run.total_ticks == 3 * 4 * TICKS
+    fewer = parse_config(config(DUEL, count=4), source="test")
+    assert rounds.again(run, fewer, TICKS).total_ticks == 3 * TICKS + 3 * TICKS  # round 0 goes on as it was planned
+
+
 def test_missing_round_record_is_named(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", config(DUEL))
     with pytest.raises(ConfigError, match="lacks round 1, which was played at tick 150"):

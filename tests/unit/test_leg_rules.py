@@ -78,7 +78,7 @@ def test_round_that_can_deadlock_is_rejected() -> None:
 def test_boundary_of_an_early_end_has_the_newest_checkpoint(saved: tuple[int | None, ...], newest: int) -> None:
     plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
     done = {role: Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)}
-    found = boundary_at(80, plan, done, updates={}, seconds={}, idle={}, journals={})
+    found = boundary_at(80, plan, done, episodes={}, updates={}, seconds={}, idle={}, journals={})
     assert found.checkpoints == {"blue": newest}
 
 
@@ -108,7 +108,7 @@ def test_states_of_a_planned_end_are_not_those_of_an_early_end(tmp_path: Path) -
     plan, folder = plan_of(), RunFolder(tmp_path)
     places = [StatePlace("x", tick, 0, 9) for tick in (100, 80)]
     done = {role: Done(role, 80, saved=80, worker_state=place) for role, place in zip((BLUE, RED), places, strict=True)}
-    boundary = boundary_at(80, plan, done, updates={}, seconds={}, idle={}, journals={})
+    boundary = boundary_at(80, plan, done, episodes={}, updates={}, seconds={}, idle={}, journals={})
     assert leg_from(boundary, plan, Leg(), folder, done).private_states == {(0, 1): places[1]}
 
 

@@ -257,7 +257,7 @@ def test_rated_games_stand_in_the_standings(played: Play, capsys: pytest.Capture
     status, shown = played(RPS, "2\n2\n", "--rated", target="run")  # scissors, twice, cut red's paper
     assert (status, shown[-1]) == (0, "The game counts for the ratings.")
     status, shown = played(RPS, "2\nq\n", "--rated", target="run")
-    assert (status, shown[-1]) == (0, "ended by the player at tick 1")
+    assert (status, shown[-1]) == (0, "ended by the player at tick 1; no game of this command is rated")
     assert [path.name for path in Path("run/evaluations").iterdir()] == ["human-0001"]  # what was left is no game
     assert main(["standings", "run", "--json"]) == 0
     players = {row["player"]: row for row in json.loads(capsys.readouterr().out)["players"]}

@@ -20,6 +20,8 @@ from arena.league.sources import Source
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.replay.reader import read_replays
+from arena.replay.verify import verify
 from arena.roles.run import Leg
 from arena.run import hooks
 from arena.run.planning import checked_plan
@@ -44,6 +46,14 @@ def weights(run: Path, tick: int) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
+def played_with(changes: list[Any]) -> Iterator[int]:
+    """`max_steps` of each leg, by the lines of changes.jsonl."""
+    steps = 0
+    for line in changes:
+        steps = line["set"].get("envs.game.kwargs.max_steps", steps)
+        yield steps
+
+
 @pytest.mark.parametrize(
     ("leg", "ticks", "start", "longest"), [(40, 320, 10, 40), pytest.param(1200, 9600, 50, 500, marks=pytest.mark.long)]
 )
@@ -52,7 +62,7 @@ def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
 ) -> None:
     longer = {"class": "curricula:Longer", "options": {"start": start}}
     data = {**LONGER, "ticks": ticks, "checkpoint_every": leg, "results": {"every": leg, "smoothing": 1}}
-    data["curriculum"] = longer
+    data |= {"curriculum": longer, "record": "replays"}
     whole = train(data, tmp_path / "whole")
     changes = json_lines(whole / "changes.jsonl")
     assert [line["tick"] for line in changes] == list(range(0, ticks, leg))
@@ -82,6 +92,16 @@ def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
         else:
             assert mine[name] == known[name], name
     assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()
+    mine, known = (
+        {str(path.relative_to(run)): path.read_bytes() for path in (run / "replays").rglob("*") if path.is_file()}
+        for run in (broken, whole)
+    )
+    assert mine == known
+    replays = read_replays(whole).match(0)
+    asked = [*played_with(changes)]
+    assert [one.manifest.kwargs["max_steps"] for one in replays.recordings] == asked
+    assert len(replays.manifests) == len({*asked}) > 1
+    assert [differences for _, differences in verify(replays)] == [[] for _ in asked]
     assert [{**line, "done": 0} for line in without_clock(broken)] == [
         {**line, "done": 0} for line in without_clock(whole)
     ]

@@ -21,6 +21,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
+from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records.folder import MANIFEST
 from arena.replay.format import Chunk
@@ -238,14 +239,23 @@ def test_resumed_run_has_the_same_files(tmp_path: Path, monkeypatch: pytest.Monk
     check(parted)
 
 
-def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
+def test_match_that_a_resume_renumbers_replays_as_it_was_in_each_leg(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = run_of("games:Countdown", blue=LEARNS)
-    data["matches"] = [{"env": "game", "seats": ["blue"]}, {"env": "game", "seats": ["red"]}]
+    data["matches"] = [{"env": "game", "seats": ["blue"]}, {"env": "game", "seats": ["red"], "lanes": 2}]
     play({**data, "ticks": 40}, tmp_path, given=True)
     data["matches"][0]["copies"] = 2  # so match 1 is now blue's
-    with pytest.raises(RoleFailed, match="holds replays of another match") as caught:
-        play({**data, "ticks": 80}, tmp_path, resume=True)
-    assert caught.value.failure.exit_code == 2
+    played = play({**data, "ticks": 80}, tmp_path, resume=True)
+    match = check(played, 1)
+    assert [(one.start, one.manifest.entities[0].policy) for one in match.recordings] == [
+        (0, "red"), (20, "red"), (40, "blue"), (60, "blue")
+    ]  # fmt: skip
+    assert main(["replay", str(played.folder.path), "--match", "1", "--verify"]) == 0
+    assert "round 0, match 1: game, red; from tick 40 on game, blue: " in capsys.readouterr().out
+    (match.path / f"000000000040.{MANIFEST}").unlink()
+    with pytest.raises(ConfigError, match="it is missing, and had"):
+        read_replays(played.folder.path)
 
 
 # --------------------------------------------------------------------------------------------------- differences

@@ -232,6 +232,9 @@ def test_run_resumes_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping[s
     assert len({(line["match"], line["lane"]) for line in added}) == 2
     for line in added:
         assert line["episode"] >= counts[line["match"], line["lane"]]
+    again = resume(duel(ticks=120, copies=2), tmp_path)  # the lanes that are back count on, too
+    places = [(line["match"], line["lane"], line["episode"]) for line in again.episodes]
+    assert len({*places}) == len(places) and len({place[:2] for place in places}) == 4
 
 
 def test_resume_names_each_changed_value_of_a_policy_and_keeps_the_name(tmp_path: Path) -> None:

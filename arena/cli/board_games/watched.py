@@ -50,7 +50,8 @@ class WatchedEpisode:
         self._match = read_replays(run).match(match, round=round_)
         self._episode = self._match.episode(number, lane=lane)
         import_plugins(self._config.imports)
-        renders = rendering(self._match.playable)
+        self._manifest = self._match.playable(self._episode.recording)
+        renders = rendering(self._manifest)
         self._mode = next((mode for mode in (PICTURES, TEXT) if mode in renders.modes), None)
         self._per_second = renders.per_second
         self._events: Iterator[tuple[Event, BatchedEnv]] = iter(())
@@ -86,7 +87,7 @@ class WatchedEpisode:
             event, game = next(self._events)
             if self._interface is None:
                 self._introduce(game)
-            did, count = self._course.take(event, game), len(self._match.manifest.entities)
+            did, count = self._course.take(event, game), len(self._manifest.entities)
             self._returns = np.zeros(count) if event.step is None else self._returns + event.step.rewards[0]
             earned = zip(did or [{}] * count, self._returns.tolist(), strict=True)
             fields = [{**one, "return": total} for one, total in earned]
@@ -101,7 +102,7 @@ class WatchedEpisode:
         return None
 
     def _introduce(self, game: BatchedEnv) -> None:
-        self._interface, manifest, episode = game.interface, self._match.manifest, self._episode
+        self._interface, manifest, episode = game.interface, self._manifest, self._episode
         players = [
             {"name": entity.name, "policy": entity.policy, **marks}
             for entity, marks in zip(manifest.entities, marks_of(game.interface), strict=True)
@@ -116,7 +117,7 @@ class WatchedEpisode:
         for entity, (space, batch) in enumerate(zip(interface.observation_spaces, frame.observations, strict=True)):
             names = interface.labels_of(entity).observations
             fields[entity]["tables"] = tables(space, names, row(space, batch, 0))
-        picture = rendered(self._match.manifest, game)
+        picture = rendered(self._manifest, game)
         game_pipe().say({"kind": "frame", "tick": self._next, "entities": fields}, picture)
 
     def _advise(self, fields: list[dict[str, Any]], event: Event, game: BatchedEnv, *, shown: bool) -> None:
@@ -140,7 +141,7 @@ class WatchedEpisode:
     def _advisor(self, entity: int) -> Advisor | None:
         assert self._interface is not None
         if entity not in self._advisors:
-            manifest = self._match.manifest.entities
+            manifest = self._manifest.entities
             in_order = sorted(range(len(manifest)), key=lambda place: manifest[place].seat)
             places = places_in_team([manifest[place].policy for place in in_order])
             name = manifest[entity].policy

@@ -42,11 +42,12 @@ class _TerminalOutput(MatchOutput):
     """The output of a run in which a player who leaves is no failure."""
 
     algorithm, modes = "arena.cli.play.human:Human", (TEXT,)
+    rated = False  # whether the games are to be
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
         if failure.exit_code in (0, CLOSED_PIPE):  # then nothing is shown
-            self.say(failure.message)
+            self.say(f"{failure.message}{'; no game of this command is rated' if self.rated else ''}")
         elif failure.exit_code > _SIGNALED:
             self.complain(f"arena: {failure.message.partition(';')[0]}")  # the rest is about the records
         else:
@@ -111,7 +112,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plays in the terminal; returns the exit status."""
-    return play(arguments, _TerminalOutput())
+    output = _TerminalOutput()
+    output.rated = arguments.rated
+    return play(arguments, output)
 
 
 def play(arguments: argparse.Namespace, output: MatchOutput) -> int:

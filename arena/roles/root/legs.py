@@ -79,6 +79,7 @@ def boundary_at(
     plan: Plan,
     done: Mapping[Role, Done],
     *,
+    episodes: Mapping[tuple[int, int], int],
     updates: Mapping[str, int],
     seconds: Mapping[str, float],
     idle: Mapping[str, int],
@@ -86,8 +87,9 @@ def boundary_at(
 ) -> Boundary:
     """The state of the run at the end of a leg at a tick; `done` are the messages of all roles.
 
-    Per policy there are the number of recorded `updates` and the `seconds` of the last one, per journal the bytes
-    written. `idle` has, per policy that does not play, the boundary of its checkpoint.
+    There are per lane the number of `episodes` before the leg, per policy the number of recorded `updates` and the
+    `seconds` of the last one, per journal the bytes written. `idle` has, per policy that does not play, the boundary
+    of its checkpoint.
     """
     # A worker that left a leg before it was cut short has written its checkpoint for the planned end.
     written: dict[str, list[int]] = {}
@@ -95,14 +97,15 @@ def boundary_at(
         if message.saved is not None:
             written.setdefault(plan.seat(role).policy, []).append(message.saved)
     newest = {name: tick if tick in saved else max(saved) for name, saved in written.items()}
+    played = {
+        (role.match, lane): count
+        for role, message in done.items()
+        for lane, count in enumerate(message.episodes)
+        if role.match is not None and count
+    }
     return Boundary(
         tick=tick,
-        episodes=[
-            (role.match, lane, count)
-            for role, message in done.items()
-            for lane, count in enumerate(message.episodes)
-            if role.match is not None and count
-        ],
+        episodes=[(*place, count) for place, count in {**episodes, **played}.items()],
         updates=dict(updates),
         seconds=dict(seconds),
         left=sorted(

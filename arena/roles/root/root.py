@@ -277,6 +277,7 @@ class Root:
             tick,
             plan,
             done,
+            episodes=self._leg.episodes,  # also of lanes that a resume has left out, and another may bring back
             updates=progress.updates,
             seconds=progress.seconds,
             idle=idle,
