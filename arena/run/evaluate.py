@@ -89,8 +89,9 @@ def evaluate(
     Returns:
         a row for each policy and checkpoint: `checkpoint`, `policy`, `against`, `episodes`, `return` (the mean),
         `return_std`, its 95 % interval from `return_low` to `return_high`, `length` in ticks, `games` that had a winner
-        or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all games of the same players had one
-        length and return, so there is no interval; nor is there of one episode), `folder` of the records, and
+        or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all of two or more games with the same
+        players in their seats began with the same observations and had one length and the same returns, so there is no
+        interval; nor is there of one episode), `folder` of the records, and
         `metrics/NAME`: the mean of each of the game's `metrics` over the policy's seats; None without a value.
 
     Raises:
@@ -101,7 +102,7 @@ def evaluate(
     rows, listener = Table(), Listener(None)
 
     def add(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
-        same, found = alike(run), measured(run)
+        same, found = alike(run, least=1), measured(run)
         for policy in match.titles:
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]

@@ -24,7 +24,7 @@ from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.preflight.later_seats import evaluation_config
 from arena.records import evaluations
 from arena.records.atomic import make_folder
-from arena.records.figures import repeated, repetition_text
+from arena.records.figures import ENOUGH, repeated, repetition_text
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.scoreboard import Score, Scoreboard
@@ -92,13 +92,17 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
         yield f"tick {run.leg.start}, evaluation: {line}"
 
 
-def alike(evaluation: Run) -> list[tuple[str, ...]]:
-    """The groups of policies whose games were all alike, see `repeated`; none if all sample their actions."""
+def alike(evaluation: Run, *, least: int = ENOUGH) -> list[tuple[str, ...]]:
+    """The groups of policies whose games were all alike, see `repeated`; none if all sample their actions.
+
+    `least`: repetitions; a game may draw later than it begins, which a few games need not show.
+    """
     episodes = evaluation.folder.episodes
     if not evaluation.greedy or not episodes.exists():
         return []
     random = {name for name, policy in evaluation.plan.policies.items() if policy.config.algorithm == "random"}
-    return repeated(JournalReader(episodes).lines(EpisodeRecord), random=random | evaluation.sampled)
+    sampled = random | evaluation.sampled
+    return repeated(JournalReader(episodes).lines(EpisodeRecord), random=sampled, least=least)
 
 
 def alike_text(evaluation: Run, *, remedy: str) -> list[str]:
