@@ -11,10 +11,12 @@ from arena.errors import (
     BudgetReached,
     ConfigError,
     Deadlock,
+    ExportError,
     GroupError,
     ProtocolError,
     RunFailed,
     RunStopped,
+    WriteError,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ __all__ = [
     "Event",
     "Evolution",
     "Exploiters",
+    "ExportError",
     "Fictitious",
     "Frame",
     "Gate",
@@ -113,6 +116,7 @@ __all__ = [
     "Uncertainty",
     "UnitActions",
     "UnitSpace",
+    "WriteError",
     "__version__",
     "evaluate",
     "export",

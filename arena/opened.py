@@ -98,7 +98,8 @@ class Run:
         without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`,
         which says why a game was lost.
         """
-        of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in ("seats", "game", "lost")]
+        apart = {"seats", "began", "game", "lost"}
+        of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in apart]
         of_seat = [name for name in SeatRecord.__struct_encode_fields__ if name != "metrics"]
         rows = Table(columns=[*of_episode, "seat", *of_seat])
         for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):
@@ -144,7 +145,7 @@ class Run:
         """
         from arena.terminal.standings import COLUMNS, table_data
 
-        return Table(table_data(self.rated(at).table.tables), columns=COLUMNS)
+        return Table(table_data(rated(self, at).table.tables), columns=COLUMNS)
 
     def payoffs(self, at: int | None = None) -> Table:
         """Who beats whom: two rows for each pair of players that has met, one as each of them sees it.
@@ -158,33 +159,10 @@ class Run:
         from arena.league.metagame.payoff import Pair, pairs
         from arena.terminal.standings import payoffs_of
 
-        table, counted, _ = self.rated(at)
+        table, counted, _ = rated(self, at)
         timeline = counted.timeline if at is None else counted.timeline.until(at)
         found = pairs(payoffs_of(table, timeline))
         return Table((pair._asdict() for pair in found), columns=Pair._fields)
-
-    def rated(self, at: int | None = None) -> Standings:
-        """The ratings behind `standings`, with the same `at`."""
-        from arena.league.ratings.standings import standings_at  # imports scipy
-        from arena.league.read_results import read
-
-        found, learns = read(self._folder, people=True), planned_ticks(self.config) is not None
-        end = found.timeline.end
-        if at is not None and not learns:
-            raise ConfigError(
-                f"found {at}, but no player of this run learns, so that strengths do not depend on ticks; leave it out",
-                path="--at",
-            )
-        if at is not None and (found.first is None or not found.first <= at <= end):
-            games = (
-                "there are no games yet" if found.first is None else f"its games are from tick {found.first} to {end}"
-            )
-            raise ConfigError(f"found {at}, but {games}", path="--at", source=str(self.folder))
-        counted = found if at is None else read(self._folder, until=at, people=True)
-        cut = counted.cut if learns else {}
-        table = standings_at(found.timeline, counted.timeline, cut, self.config, at=at)
-        table = table._replace(without_winner=found.without_winner)
-        return Standings(table, counted, end if at is None else at)
 
 
 def standings(run: Path | str, at: int | None = None) -> Table:
@@ -199,3 +177,25 @@ def open_run(folder: Path | str) -> Run:
         ConfigError: there is no such run.
     """
     return Run(folder)
+
+
+def rated(run: Run, at: int | None = None) -> Standings:
+    """The ratings behind `Run.standings`, with the same `at`."""
+    from arena.league.ratings.standings import standings_at  # imports scipy
+    from arena.league.read_results import read
+
+    found, learns = read(run._folder, people=True), planned_ticks(run.config) is not None
+    end = found.timeline.end
+    if at is not None and not learns:
+        raise ConfigError(
+            f"found {at}, but no player of this run learns, so that strengths do not depend on ticks; leave it out",
+            path="--at",
+        )
+    if at is not None and (found.first is None or not found.first <= at <= end):
+        games = "there are no games yet" if found.first is None else f"its games are from tick {found.first} to {end}"
+        raise ConfigError(f"found {at}, but {games}", path="--at", source=str(run.folder))
+    counted = found if at is None else read(run._folder, until=at, people=True)
+    cut = counted.cut if learns else {}
+    table = standings_at(found.timeline, counted.timeline, cut, run.config, at=at)
+    table = table._replace(without_winner=found.without_winner)
+    return Standings(table, counted, end if at is None else at)

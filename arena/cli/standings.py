@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table; returns the exit status."""
     from arena.league.metagame.payoff import pairs
-    from arena.opened import Run
+    from arena.opened import Run, rated
     from arena.terminal.standings import league_lines, meta_game_data, pair_lines, payoffs_of, table_data
 
     run, at = Run(arguments.run), arguments.at
-    table, counted, tick = run.rated(at)
+    table, counted, tick = rated(run, at)
     timeline = counted.timeline if at is None else counted.timeline.until(at)
     if arguments.json:
         data = {

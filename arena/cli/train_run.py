@@ -53,10 +53,11 @@ class TrainRun(RunCommand):
         lines = summary_lines(scoreboard, run.path, run.plan.config)
         if run.plan.config.round_count > 1:
             from arena.opened import Run as OpenedRun
+            from arena.opened import rated
             from arena.run import rounds
             from arena.terminal import standings
 
-            found = OpenedRun(run.path).rated().table
+            found = rated(OpenedRun(run.path)).table
             # Frozen policies may be many: the snapshots that `--continue` has taken over.
             always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
             league = standings.league_lines(found, most=standings.MOST, always=always)

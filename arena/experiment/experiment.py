@@ -8,11 +8,14 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from arena.errors import ConfigError
+from arena.config.schema import Config
+from arena.diagnostics.start_folder import check_path
+from arena.errors import ConfigError, located, nearest
 from arena.experiment.checks import checking
-from arena.experiment.config import ExperimentConfig, parse_experiment, read_experiment
+from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress, display_for
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, place_of
@@ -20,6 +23,9 @@ from arena.experiment.outcome import Combination, rank
 from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.tables import FollowedExperiment, outcome_data
 from arena.experiment.values import TrialRow
+from arena.league.ratings.intervals import half_of_mean
+from arena.league.sources import AnyConfig
+from arena.opened import Table
 from arena.records.result_file import numbers, read_results
 from arena.run import mpirun
 
@@ -99,12 +105,41 @@ class Outcome:
     def __repr__(self) -> str:
         return f"Outcome({str(self.folder)!r}, {len(self.trials)} trials, best={self.best})"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A flat mapping per trial, as `pandas.DataFrame` takes it; what varies stands under its key path."""
+    def rows(self) -> Table:
+        """A flat row per trial; what varies stands under its key path."""
         kept = ("number", "name", "variant", "seed", "state", "attempts", "ticks", "seconds", "value")
-        return [
+        return Table(
             {**{name: getattr(row, name) for name in kept}, **row.params, "folder": row.folder} for row in self._rows
-        ]
+        )
+
+    def curves(self, metric: str) -> Table:
+        """The learning curves: a row for each combination, the best one first, and each tick of its results.
+
+        Columns: `combination`, its place in `combinations`, `ticks`, `mean` over its trials, Student's 95 % interval
+        from `low` to `high` (None of a single trial), and `trials`, the number of those that have the metric there.
+
+        Args:
+            metric: a number of `result.json`, parts with `/`, as `policy_reward_mean/blue`.
+
+        Raises:
+            ConfigError: no result has it.
+        """
+        rows, known = Table(columns=("combination", "ticks", "mean", "low", "high", "trials")), dict[str, None]()
+        for place, combination in enumerate(self.combinations):
+            values: dict[int, list[float]] = {}
+            for result in (result for number in combination.trials for result in self.trials[number].results):
+                known |= dict.fromkeys(found := numbers(result))
+                if metric in found:
+                    values.setdefault(result["ticks"], []).append(found[metric])
+            for tick, each in sorted(values.items()):
+                mean, half = fmean(each), half_of_mean(len(each), stdev(each) if len(each) > 1 else 0.0)
+                low, high = (None, None) if half is None else (mean - half, mean + half)
+                rows.append(
+                    {"combination": place, "ticks": tick, "mean": mean, "low": low, "high": high, "trials": len(each)}
+                )
+        if known and not rows:
+            raise ConfigError(f"no result has the number {metric!r}; {nearest(metric, known)}")
+        return rows
 
     def data(self) -> dict[str, Any]:
         """The outcome as `arena experiment --json` prints it."""
@@ -117,13 +152,47 @@ class Experiment:
         Experiment(run="configs/cartpole.yaml", set={"ticks": {"grid_search": [4000, 8000]}}, repeat=3).run()
 
     Args:
-        keys: of an experiment file; `run` is required, and may be an `arena.Config`.
+        run: the configuration of each trial: its file, its contents, or an `arena.Config`.
+        name: of the experiment and its folder.
+        set: over the configuration, in every trial: by key path a value, or what varies.
+        variants: by name, experiments with a `set` of their own, in order.
+        repeat: trials of each combination, with the run's seed, + 1, + 2, ...
+        stop: over the run's own `stop`.
+        metric: what a trial is judged by: the name of a number of `result.json`, or `name`, `mode` and `scope`.
+        search: how values are suggested: `{"random": {"trials": 40}}`, or `tpe`, `qmc`, `gp`.
+        prune: which trials end early: one of Optuna's pruners, and its options.
+        ranks: processes of a trial; None: slots / trials at the same time, at most one per role.
+        at_once: trials at the same time, at most; None: as many as fit.
+        gpus: devices of a trial; 0.5: two trials share one.
+        retries: further attempts of a trial that fails.
+        most_errors: no new trial starts after so many have failed for good; None: no limit.
 
     Raises:
-        ConfigError: an unknown key, or a wrong value.
+        ConfigError: a wrong value.
     """
 
-    def __init__(self, **keys: Any) -> None:
+    def __init__(
+        self,
+        *,
+        run: AnyConfig,
+        name: str = "experiment",
+        set: Mapping[str, Any] | None = None,
+        variants: Mapping[str, Mapping[str, Any]] | None = None,
+        repeat: int = 1,
+        stop: Mapping[str, Any] | None = None,
+        metric: str | Mapping[str, str] = "episode_reward_mean",
+        search: Mapping[str, Mapping[str, Any]] | None = None,
+        prune: Mapping[str, Mapping[str, Any]] | None = None,
+        ranks: int | None = None,
+        at_once: int | None = None,
+        gpus: float = 0.0,
+        retries: int = 1,
+        most_errors: int | None = None,
+    ) -> None:
+        keys = {key: value for key, value in locals().items() if key != "self" and value is not None}
+        if not isinstance(run, (Config, Mapping)):
+            with located(path="run"):
+                check_path(run, "a configuration: the path of a file, its contents, or an arena.Config")
         self._file = parse_experiment(keys)
 
     @classmethod
@@ -137,8 +206,12 @@ class Experiment:
         Raises:
             ConfigError: it cannot be read, or holds something that is not allowed.
         """
+        return cls._of(read_experiment(path, overrides=overrides))
+
+    @classmethod
+    def _of(cls, file: ExperimentFile) -> Experiment:
         made = cls.__new__(cls)
-        made._file = read_experiment(path, overrides=overrides)
+        made._file = file
         return made
 
     def run(
@@ -211,5 +284,7 @@ def run_experiments(
         if isinstance(each, Experiment):
             made.append(each)
         else:
-            made.append(Experiment(**each) if isinstance(each, Mapping) else Experiment.from_file(each))
+            made.append(
+                Experiment._of(parse_experiment(each)) if isinstance(each, Mapping) else Experiment.from_file(each)
+            )
     return [each.run(**settings) for each in made]

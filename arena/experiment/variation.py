@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +106,10 @@ def read_form(value: Any, path: str) -> Form | None:
         return None
     ((kind, content),) = value.items()
     place, spelled = joined(path, str(kind)), re.sub("[-_ ]", "", str(kind)).lower()
-    meant = next((form for form in (*_LISTS, *_RANGES) if form.replace("_", "") == spelled), kind)
+    plain = {form.replace("_", ""): form for form in (*_LISTS, *_RANGES)}
+    # Short ones, as `choice`, are near to names that a game may have, as `choices`.
+    close = difflib.get_close_matches(spelled, [form for form in plain if len(form) > 8], 1, 0.85)
+    meant = plain.get(spelled) or (plain[close[0]] if close else kind)
     if meant != kind and isinstance(content, list):
         raise ConfigError(f"unknown form {kind!r}; did you mean {meant!r}?", path=place)
     if kind in _LISTS:

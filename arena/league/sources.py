@@ -145,10 +145,18 @@ def named_in_run(text: Path | str) -> tuple[Source, Named]:
         run = before
     folder = RunFolder.existing(run)
     source = Source(load_config(folder.config), folder, run)
+    if not name and run == str(text) and (only := only_policy(source.config)) is not None:
+        return source, Named(only, "")
     if not name:
         known = ", ".join(source.config.policies)
         raise ConfigError(f"names no policy: say which of {known}, by {FORM}", source=str(text))
     return source, source.named(name)
+
+
+def only_policy(config: Config) -> str | None:
+    """The policy that is meant where none is named: the only one, or the only one that learns; None: there is none."""
+    found = [*config.policies] if len(config.policies) == 1 else sorted(config.learners)
+    return found[0] if len(found) == 1 else None
 
 
 def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Path:

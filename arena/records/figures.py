@@ -13,6 +13,8 @@ from itertools import chain, compress, groupby, islice
 from operator import attrgetter, mul
 from typing import Any, NamedTuple
 
+import msgspec
+
 from arena.errors import pluralize
 from arena.records.metrics import EpisodeKey, EpisodeRecord, Place, key_of, place_of
 from arena.records.outcome import Outcome
@@ -255,26 +257,27 @@ class Figures:
         return {name: self._won.get(name, Spread()).mean for name in policies}
 
 
-def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """The players that have only repeated one game: the same length and returns in each arrangement of seats.
+def repeated(
+    lines: Iterable[EpisodeRecord], *, random: Collection[str] = (), least: int = ENOUGH
+) -> list[tuple[str, ...]]:
+    """The players that have only repeated one game in each arrangement of seats: it began alike, and had one length and
+    the same returns. So a pole that is balanced until the last tick of each of many different games is none.
 
-    Games of a single policy that were truncated do not count: one that balances a pole until the last tick does so in
-    each of many different games.
     The games of players that act at `random` are never called alike.
 
     Returns:
-        the line-ups, sorted: those with at least eight repetitions; or all, if all their games were repetitions, at
-        least eight together.
+        the line-ups, sorted: those with at least so many repetitions; or all, if all their games were repetitions, at
+        least so many together.
     """
-    games: dict[tuple[str, ...], Counter[tuple[float | None, ...]]] = {}
+    games: dict[tuple[str, ...], Counter[tuple[float | msgspec.UnsetType | None, ...]]] = {}
     chance: set[tuple[str, ...]] = set()
     for line in lines:
         if line.cut:
             continue
         seats = tuple(seat.policy for seat in line.seats)
-        ended = (line.length, *(seat.return_ for seat in line.seats))
-        games.setdefault(seats, Counter())[ended] += 1
-        if not {*random}.isdisjoint(seats) or (len(set(seats)) == 1 and line.truncated):
+        game = (line.began, line.length, *(seat.return_ for seat in line.seats))
+        games.setdefault(seats, Counter())[game] += 1
+        if not {*random}.isdisjoint(seats):
             chance.add(seats)
     repetitions: Counter[tuple[str, ...]] = Counter()
     alike: dict[tuple[str, ...], bool] = {}
@@ -282,8 +285,8 @@ def repeated(lines: Iterable[EpisodeRecord], *, random: Collection[str] = ()) ->
         players = tuple(sorted(set(seats)))
         repetitions[players] += found.total() - 1
         alike[players] = alike.get(players, True) and len(found) == 1 and seats not in chance
-    everything = all(alike.values()) and repetitions.total() >= ENOUGH
-    return sorted(players for players, same in alike.items() if same and (everything or repetitions[players] >= ENOUGH))
+    everything = all(alike.values()) and repetitions.total() >= least
+    return sorted(players for players, same in alike.items() if same and (everything or repetitions[players] >= least))
 
 
 def repetition_text(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]:
@@ -293,6 +296,6 @@ def repetition_text(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str]
     who = f"between {' and '.join(alike[0])}" if len(alike[0]) > 1 else f"of {alike[0][0]} alone"
     more = f", and {pluralize(len(alike) - 1, 'more line-up')}," if len(alike) > 1 else ""
     return [
-        f"all games {who}{more} had the same length and returns, in each order of seats: if they also began alike, "
-        f"more of them say no more than the first, and the intervals are too narrow; {remedy} plays with chance"
+        f"all games {who}{more} began alike and had the same length and returns, in each order of seats: more of them "
+        f"say no more than the first, and the intervals are too narrow; {remedy} plays with chance"
     ]

@@ -582,34 +582,34 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
 class OutputFigures(msgspec.Struct, frozen=True):
     """How far an output of an engine is from the reference; the maximum over all batch sizes."""
 
-    name: str
-    max_abs: float | None  # null: not finite
-    l1_relative: float | None
+    name: str  # of the output
+    max_abs: float | None  # the greatest difference; null: not finite
+    l1_relative: float | None  # the sum of differences, divided by that of the reference; null: not finite
     agreement: float | None  # share of rows with the same best choice; null: the output has no choices
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of exporting to an engine."""
 
-    name: str
+    name: str  # `eager`: torch; `onnx`: ONNX Runtime
     bytes: int | None = None  # of its file; null: it has none
     seconds: float  # to make it
-    verdict: Literal["ok", "mismatch", "failed"]
-    reason: str = ""
-    outputs: tuple[OutputFigures, ...] = ()
+    verdict: Literal["ok", "mismatch", "failed"]  # compared with the reference
+    reason: str = ""  # of another verdict than `ok`
+    outputs: tuple[OutputFigures, ...] = ()  # how far each is from the reference
     latency_us: dict[str, float] = {}  # median of a call, by batch size
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
     """`models/<policy>/<tick>/report.json`: how an export was verified and timed."""
 
-    format: Literal[1] = 1
-    policy: str
-    algorithm: str
-    tick: Ticks
-    torch: str
-    onnxruntime: str | None
-    samples: int
-    batch_sizes: tuple[int, ...]
-    engines: tuple[EngineReport, ...]
-    chosen: str
+    format: Literal[1] = 1  # of the file
+    policy: str  # its name
+    algorithm: str  # its name
+    tick: Ticks  # of the checkpoint
+    torch: str  # its version
+    onnxruntime: str | None  # likewise; null: it is not installed
+    samples: int  # rows that the engines were verified with
+    batch_sizes: tuple[int, ...]  # each row was in a batch of each size
+    engines: tuple[EngineReport, ...]  # each way to compute the network
+    chosen: str  # the name of the engine that the export uses

@@ -58,6 +58,8 @@ class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     lost: bool | str = False
     """Why an external game ended without reporting it, see `docs/external-games.md`; such a game is `cut` too. True in
     folders of earlier versions, which do not say why."""
+    began: int | msgspec.UnsetType = msgspec.UNSET
+    """A checksum of the first observations; of games of evaluations and tournaments alone."""
 
 
 Place: TypeAlias = tuple[int, int, int]

@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from arena.replay.playback import ReplayDiffers
     from arena.replay.verify import frames
 
-__all__ = ["frames"]
+__all__ = ["ReplayDiffers", "frames"]
 
 
 def __getattr__(name: str) -> object:

@@ -89,10 +89,10 @@ def evaluate(
     Returns:
         a row for each policy and checkpoint: `checkpoint`, `policy`, `against`, `episodes`, `return` (the mean),
         `return_std`, its 95 % interval from `return_low` to `return_high`, `length` in ticks, `games` that had a winner
-        or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all games of the same players had one
-        length and return, so there is no interval; nor is there of one episode, or of equal returns), `folder` of the
-        records, and `metrics/NAME`: the mean of each of the game's `metrics` over the policy's seats; None without a
-        value.
+        or were drawn, the shares `wins`, `draws`, `losses` of them, `alike` (all of two or more games with the same
+        players in their seats began with the same observations and had one length and the same returns, so there is no
+        interval; nor is there of one episode), `folder` of the records, and `metrics/NAME`: the mean of each of the
+        game's `metrics` over the policy's seats; None without a value.
 
     Raises:
         ConfigError: a mistake of the user, such as a checkpoint that is not there.
@@ -102,13 +102,12 @@ def evaluate(
     rows, listener = Table(), Listener(None)
 
     def add(match: EvaluationMatch, run: Run, scoreboard: Scoreboard) -> None:
-        same, found = alike(run), measured(run)
+        same, found = alike(run, least=1), measured(run)
         for policy in match.titles:
             line = msgspec.to_builtins(line_of(0, policy, scoreboard.policies[policy]))
             del line["ticks"]
             line["alike"] = any(policy in players for players in same)
-            equal = line["alike"] or scoreboard.policies[policy].returns.equal
-            half = None if equal else half_of_mean(line["episodes"], line["return_std"])
+            half = None if line["alike"] else half_of_mean(line["episodes"], line["return_std"])
             for name, side in (("return_low", -1), ("return_high", 1)):
                 line[name] = None if half is None else line["return"] + side * half
             means = {f"metrics/{name}": fmean(of[policy]) if policy in of else None for name, of in found.items()}

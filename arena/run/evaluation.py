@@ -92,13 +92,17 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard) -> Iter
         yield f"tick {run.leg.start}, evaluation: {line}"
 
 
-def alike(evaluation: Run) -> list[tuple[str, ...]]:
-    """The groups of policies whose games were all alike, see `repeated`; none if all sample their actions."""
+def alike(evaluation: Run, *, least: int = ENOUGH) -> list[tuple[str, ...]]:
+    """The groups of policies whose games were all alike, see `repeated`; none if all sample their actions.
+
+    `least`: repetitions; a game may draw later than it begins, which a few games need not show.
+    """
     episodes = evaluation.folder.episodes
     if not evaluation.greedy or not episodes.exists():
         return []
     random = {name for name, policy in evaluation.plan.policies.items() if policy.config.algorithm == "random"}
-    return repeated(JournalReader(episodes).lines(EpisodeRecord), random=random | evaluation.sampled)
+    sampled = random | evaluation.sampled
+    return repeated(JournalReader(episodes).lines(EpisodeRecord), random=sampled, least=least)
 
 
 def alike_text(evaluation: Run, scores: Mapping[str, Score], *, remedy: str) -> list[str]:

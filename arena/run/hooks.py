@@ -256,8 +256,11 @@ def check_change(config: Config, key: str, value: Any, *, more: str = "") -> Non
     matches = config.listed[0]
     in_match = 0 <= number < len(matches) and isinstance(matches[number], Match)
     if not (in_match or key in whole or any(key.startswith(start) and key != start for start in starts)):
+        kind, _, part = [*key.split("."), "", ""][:3]
+        close = close_name(part, {"envs": ["kwargs"], "policies": ["options", "frozen"]}.get(kind, []))
+        hint = "" if close in (None, part) else f"did you mean {close!r}? "
         raise ConfigError(
-            "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
+            f"cannot be changed between two legs; {hint}possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
             f"policies.<name>.options.* and policies.<name>.frozen{more}",
             path=key,
         )

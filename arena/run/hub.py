@@ -112,7 +112,9 @@ def export_hub(name: Path | str, to: Path | str, *, episodes: int = 100) -> list
             metrics["win_rate"] = f"{row['wins']:.3f}{'' if row['alike'] else f' [{low:.3f}, {high:.3f}]'}"
         result = f"{', '.join(f'{name} {value}' for name, value in metrics.items())}, {row['episodes']} episodes"
         if row["alike"]:
-            result += ", without intervals: games of the same players all had the same length and returns"
+            result += (
+                ", without intervals: games of the same players all began alike and had the same length and returns"
+            )
         targets = [config.envs[entry.env].make for entry in entries]
         targets += [config.policies[name].algorithm for name in (policy, *others)]
         modules = {target.partition(":")[0] for target in targets if ":" in target} - {*registry.SOURCES, "sb3"}

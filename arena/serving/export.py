@@ -94,11 +94,17 @@ def runner(session: Any, file: ModelFile) -> Run:
 
 
 class Export(NamedTuple):
-    """What `export` has written."""
+    """What `export` has written.
 
-    report: ExportReport  # what was verified, and how fast it is: `report.json`
-    folder: Path  # with model.onnx, unless it differs or is slow
-    recorded: int  # the number of rows that were recorded in the run
+    Args:
+        report: what was verified, and how fast it is: `report.json`.
+        folder: with `model.onnx`, unless the file differs or is slow.
+        recorded: how many of the rows to verify with were recorded in the run.
+    """
+
+    report: ExportReport
+    folder: Path
+    recorded: int
 
     @property
     def verified(self) -> bool:

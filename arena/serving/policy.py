@@ -57,6 +57,9 @@ class Policy:
         title: what messages call it; empty: the class of its algorithm.
 
     Attributes:
+        observation_space: of one entity.
+        action_space: of one entity.
+        ticks: of the checkpoint; None: there is none.
         algorithm: the instance of the algorithm's class; its `run` cannot be called.
         team: how many entities have actors of their own, as of vdn, qmix, maddpg and masac; 1: all act alike.
         memory_size: numbers that a row remembers, as of a GRU or LSTM; 0: none, or its actor keeps them.
@@ -276,11 +279,35 @@ class Policy:
             self._actors.pop((entity, greedy), None)
 
     def remember(self, memory: NDArray[np.float32] | None, entity: str | int | None = None) -> None:
-        """Replaces what is remembered of an entity: a vector, or one for each row of a batch; None: nothing."""
+        """Replaces what is remembered of an entity: a vector, or one for each row of a batch; None: nothing.
+
+        Raises:
+            ValueError: the memory is none of `memory_size` finite numbers, or the policy does not play the entity.
+        """
+        if entity is not None:
+            self.place(entity)
+        if memory is not None:
+            memory = self._checked_memory(memory)
         self.memories[entity] = memory
         self._seen.pop(entity, None)
         if memory is not None:
             self._seen[entity] = _shown(None if memory.ndim == 1 else len(memory))
+
+    def _checked_memory(self, memory: Any) -> NDArray[np.float32]:
+        """A memory as an array; ValueError: it does not fit."""
+        if not self.memory_size:
+            raise ValueError(f"{type(self.algorithm).__name__} takes no memory: its memory_size is 0")
+        expected = f"expected {self.memory_size}, or a row of so many for each row of a batch"
+        try:
+            found = np.asarray(memory, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"memory is {described(memory)}, not numbers; {expected}") from error
+        if found.ndim not in (1, 2) or found.shape[-1] != self.memory_size:
+            shape = f"{len(found)} numbers" if found.ndim == 1 else f"the shape {found.shape}"
+            raise ValueError(f"memory has {shape}, {expected}")
+        if not is_finite(found):
+            raise ValueError("memory has numbers that are not finite")
+        return found
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
         """Log-probabilities [N] of the actions of one episode, in its order.
@@ -364,7 +391,7 @@ def load_policy(
     Args:
         name: `RUN:POLICY@TICK`, the run folder, the policy, and the tick of a checkpoint or of a league's snapshot, or
             `first`, `last`, `best`; without `@TICK` the newest checkpoint, or that with which a frozen policy was
-            loaded.
+            loaded. `RUN` alone means its only policy, or the only one that learns.
         observation_space: of one entity; None: as in the policy's first seat, for which its game is made once.
         action_space: likewise.
 

@@ -39,7 +39,7 @@ from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
 from arena.diagnostics.start_folder import anchored
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
-from arena.league.sources import Named, Source, find_checkpoint, opponent_of, opposed
+from arena.league.sources import Named, Source, find_checkpoint, only_policy, opponent_of, opposed
 from arena.plan.hosts import parse_hosts
 from arena.plan.process_count import RankCount, process_count
 from arena.plan.seats import check_seats, teams_of
@@ -513,10 +513,9 @@ class Trainer:
 
     def _named(self, name: str | None) -> str:
         if name is None:
-            learners = sorted(self._config.learners) if len(self.policies) > 1 else list(self.policies)
-            if len(learners) != 1:
+            if (only := only_policy(self._config)) is None:
                 raise ConfigError(f"which policy? Name one of {', '.join(self.policies)}")
-            return learners[0]
+            return only
         if name not in self.policies:
             raise ConfigError(f"no policy {name!r}; {nearest(str(name), self.policies)}")
         return name
@@ -543,14 +542,18 @@ class Trainer:
 
         Returns:
             the action; of a policy that remembers, the action and the memory after it.
+
+        Raises:
+            ValueError: the observation, its mask, the memory or the entity does not fit the policy.
         """
         self._check_open()
         name = self._named(policy)
         acting = self._acting_now(name)
         with untouched_process():
+            if acting.memory_size or memory is not None:
+                acting.remember(memory, entity)
             if not acting.memory_size:
                 return acting.act(observation, info, greedy=greedy, entity=entity)
-            acting.remember(memory, entity)
             return acting.act(observation, info, greedy=greedy, entity=entity), acting.memories[entity]
 
     def _acting_now(self, name: str) -> Policy:

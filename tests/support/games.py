@@ -55,6 +55,24 @@ class Offer(gymnasium.Env[Any, Any]):
         return np.array([self.offer], np.float32), (self.offer + float(action)) * over, over, False, {}
 
 
+class Drawn(Countdown):
+    """Shows a number that it has drawn from `numbers` beside what is left; every episode has the same return."""
+
+    def __init__(self, length: int = 3, numbers: int = 1000) -> None:
+        super().__init__(length)
+        self.observation_space = spaces.Box(0, max(100, numbers), (2,), np.float32)
+        self.numbers = numbers
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed)
+        self.drawn = int(self.np_random.integers(self.numbers))
+        return np.append(observation, np.float32(self.drawn)), info
+
+    def step(self, action: Any) -> Any:
+        observation, _, *ends = super().step(action)
+        return np.append(observation, np.float32(self.drawn)), 0.5, *ends
+
+
 class Slow(Countdown):
     """Sleeps in every step."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
@@ -121,3 +123,16 @@ def test_spaces_that_an_algorithm_cannot_take_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         registry.algorithm(algorithm).check(observations, actions)
+
+
+NEEDED: dict[str, dict[str, Any]] = {"bc": {"data": "x"}, "iql": {"data": "x"}, "scripted": {"action": 0}}
+OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra and name != "random"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_options_may_be_written_as_the_struct_of_the_module(name: str) -> None:
+    cls = registry.algorithm(name)
+    assert importlib.import_module(cls.__module__).Options is cls.Options
+    given = msgspec.structs.asdict(cls.Options(**NEEDED.get(name, {})))
+    found = registry.configured_algorithm(name, given, acts=False, path="policies.blue")
+    assert cls.Options(**found.options) == cls.Options(**given)

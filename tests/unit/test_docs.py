@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import importlib
 import inspect
@@ -12,6 +13,7 @@ import runpy
 import shlex
 from pathlib import Path
 
+import gymnasium
 import msgspec
 import pytest
 import yaml
@@ -239,7 +241,7 @@ PUBLIC = {
             "plan_run",
             "standings",
         ),
-        *("TournamentResult", "tournament"),
+        *("ExportError", "TournamentResult", "WriteError", "tournament"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
         *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),
@@ -272,10 +274,13 @@ PUBLIC = {
     "arena.dataset": [
         *("Batch", "EntitySamples", "Episode", "MatchSamples", "Samples", "open_dataset", "to_minari", "write_samples"),
     ],
-    "arena.replay": ["frames"],
+    "arena.replay": ["ReplayDiffers", "frames"],
     "arena.records": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],
-    "arena.serving": ["Export", "OnnxModel", "Policy", "load_model", "load_policy"],
+    "arena.serving": [
+        *("EngineReport", "Export", "ExportReport", "OnnxModel", "OutputFigures", "Policy"),
+        *("load_model", "load_policy"),
+    ],
 }
 
 
@@ -349,6 +354,18 @@ def test_every_field_and_method_of_the_reference_is_described(name: str) -> None
     lacking = [one for one in methods if not inspect.getdoc(getattr(found, one))]
     lacking += [one for one in fields if one not in {*commented, *listed}]
     assert [one for one in lacking if not one.startswith("_")] == []
+
+
+def test_every_error_that_a_docstring_raises_is_public() -> None:
+    public, lacking = {name.rpartition(".")[2] for name in SHOWN} | {*dir(builtins), *gymnasium.error.__dict__}, []
+    for name in SHOWN:
+        found = pkgutil.resolve_name(name)
+        members = [one for key, one in vars(found).items() if key[0] != "_"] if isinstance(found, type) else []
+        for each in (found, *(getattr(one, "fget", None) or one for one in members)):
+            text = (inspect.getdoc(each) or "") if callable(each) or isinstance(each, classmethod) else ""
+            raised = re.findall(r"^    ([A-Z]\w+):", text.partition("Raises:\n")[2], re.MULTILINE)
+            lacking += [f"{name}: {one}" for one in raised if one not in public]
+    assert lacking == []
 
 
 def test_messages_of_troubleshooting_are_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import yaml
 
 import hanging
 from arena.config import Config
+from arena.config.schema import Policy
 from arena.errors import ConfigError
+from arena.experiment import Experiment
 from arena.experiment.checks import checking
-from arena.experiment.config import parse_experiment, read_experiment
+from arena.experiment.config import ExperimentConfig, parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, digest_of
 from arena.experiment.variation import Range, labels
@@ -149,6 +152,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "in the run": ({"run": {**RUN, "ticks": {"grid_search": [0]}}}, "run.ticks: found 0"),
     "empty grid": ({"set": {"ticks": {"grid_search": []}}}, "set.ticks.grid_search: found []; expected a list"),
     "spelled": ({"set": {GAMMA: {"log_uniform": [0.1, 1]}}}, f"set.{GAMMA}.log_uniform: unknown form 'log_uniform'"),
+    "mistyped": (
+        {"set": {"seed": {"grid_serch": [1]}}},
+        "set.seed.grid_serch: unknown form 'grid_serch'; did you mean",
+    ),
     "wrong ends": ({"set": {GAMMA: {"uniform": [1, 1]}}}, f"set.{GAMMA}.uniform: found [1, 1]; the first end"),
     "no logarithm": ({"set": {GAMMA: {"loguniform": [0, 1]}}}, f"set.{GAMMA}.loguniform: found [0, 1]; a logarithm"),
     "no integers": ({"set": {GAMMA: {"integers": [0.5, 1]}}}, f"set.{GAMMA}.integers: found [0.5, 1]; expected two"),
@@ -191,6 +198,28 @@ def test_experiment_without_its_run_is_refused() -> None:
         parse_experiment({"repeat": 2}, source="sweep.yaml")
     with pytest.raises(ConfigError, match=r"^sweep\.yaml: run: nowhere\.yaml: there is no such file"):
         planned(run="nowhere.yaml")
+
+
+def test_keywords_of_an_experiment_are_the_keys_of_its_file_with_their_defaults() -> None:
+    declared = inspect.signature(Experiment).parameters
+    assert {*declared} == {*ExperimentConfig.__struct_fields__}
+    given = {name: parameter.default for name, parameter in declared.items() if parameter.default is not None}
+    assert Experiment(run=RUN)._file == Experiment(**{**given, "run": RUN})._file == parse_experiment({"run": RUN})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rnu'"):
+        Experiment(rnu=RUN)  # type: ignore[call-arg]
+
+
+def test_an_experiment_over_something_else_than_a_configuration_is_refused() -> None:
+    wrong: Any
+    for wrong in (Policy(algorithm="ppo"), 3, None):
+        with pytest.raises(ConfigError, match=r"^run: found .* expected a configuration: the path of a file"):
+            Experiment(run=wrong)
+
+
+def test_a_mapping_with_a_name_near_a_form_is_a_value() -> None:
+    run = {**RUN, "envs": {"game": {"make": "touchdown", "kwargs": {"own": {"choices": [1, 2]}}}}}
+    (variant,) = Trials(parse_experiment({"run": run})).variants
+    assert variant.varied == ()
 
 
 def test_mistakes_of_a_trial_name_its_values() -> None:

@@ -30,7 +30,7 @@ from arena.errors import ConfigError, WriteError
 from arena.league.human_games import RatedGame
 from arena.league.read_results import GameReader, read
 from arena.league.sources import Source
-from arena.opened import Run
+from arena.opened import Run, rated
 from arena.records.folder import RunFolder, match_path
 from arena.records.formats import HumanGameLine
 from arena.records.journal import Journal
@@ -299,9 +299,9 @@ def test_games_of_people_count_where_they_are_asked_for(tmp_path: Path) -> None:
 
 def test_a_game_of_a_person_does_not_move_all_others(tmp_path: Path) -> None:
     folder = write_league(tmp_path / "run", League(policies=3, episodes=3000, rounds=2))
-    before = {row.player: row for row in Run(folder.path).rated().table.tables[0]}
+    before = {row.player: row for row in rated(Run(folder.path)).table.tables[0]}
     played(folder, (1500, "human", "p1", "loss"))
-    after = {row.player: row for row in Run(folder.path).rated().table.tables[0]}
+    after = {row.player: row for row in rated(Run(folder.path)).table.tables[0]}
     assert after.keys() - before.keys() == {"human"}
     assert sum(after[name].elo for name in before) == pytest.approx(0.0, abs=1e-6)
     for name, row in before.items():
@@ -315,9 +315,9 @@ def test_a_run_whose_only_winners_are_people_is_rated(tmp_path: Path) -> None:
     for line in lines:
         line["seats"] = [seat | {"outcome": None} for seat in line["seats"]]
     folder.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert len(Run(folder.path).rated().table.without_winner) == 1
+    assert len(rated(Run(folder.path)).table.without_winner) == 1
     played(folder, (500, "human", "p1", "win"))
-    table = Run(folder.path).rated().table
+    table = rated(Run(folder.path)).table
     assert [row.player for rows in table.tables for row in rows] == ["human", "p1"]
     assert table.without_winner == []
 

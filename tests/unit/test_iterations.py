@@ -139,10 +139,10 @@ def test_spread_of_many_values_is_exact(scale: float, values: list[float], times
 
 
 def line(
-    *players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False
+    *players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False, began: int = 0
 ) -> EpisodeRecord:
     seats = tuple(SeatRecord(name, (place,), gain * (-1) ** place, None) for place, name in enumerate(players))
-    return EpisodeRecord(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut)
+    return EpisodeRecord(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut, began=began)
 
 
 SAME = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
@@ -165,10 +165,15 @@ def test_random_policy_is_not_called_repetitive() -> None:
     assert repeated(SAME, random={"b"}) == []
 
 
-def test_full_length_solo_episodes_are_not_repetitive() -> None:
-    assert repeated([line("a", truncated=True)] * 20) == []
-    assert repeated([line("a")] * 20) == [("a",)]
-    assert repeated([line("a", "b", truncated=True)] * 20) == [("a", "b")]
+@pytest.mark.parametrize("truncated", [False, True])
+def test_games_that_began_in_different_ways_are_not_repetitive(truncated: bool) -> None:
+    assert repeated([line("a", truncated=truncated, began=n) for n in range(20)]) == []
+    assert repeated([line("a", truncated=truncated)] * 20) == [("a",)]
+
+
+def test_few_repetitions_suffice_if_asked_for() -> None:
+    assert repeated([line("a")] * 2, least=1) == [("a",)]
+    assert repeated([line("a", "b"), line("b", "a")], least=1) == [], "one game each"
 
 
 def test_cut_games_are_not_compared() -> None:

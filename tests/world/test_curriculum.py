@@ -238,6 +238,7 @@ def test_arguments_of_games_that_are_not_played_are_refused() -> None:
     ("what", "code", "words"),
     [
         ({"seed": 3}, 2, "seed: cannot be changed between two legs; possible are envs.<name>.kwargs.*"),
+        ({"envs.game.kwarg.max_steps": 5}, 2, "max_steps: cannot be changed between two legs; did you mean 'kwargs'?"),
         ({"policies.bleu.frozen": True}, 2, "policies.bleu.frozen: cannot be changed"),
         ({"policies.blue.frozen": 3}, 2, "policies.blue.frozen: found 3"),
         ({"envs.game.kwargs.max_step": 5}, 2, "as changed at tick 40: matches[0]: environment"),

@@ -92,7 +92,8 @@ def test_identical_games_are_reported(command: Command, tmp_path: Path, red: Any
         *_, said = evaluate(command, path, "--episodes", "10")
         sampled = evaluate(command, path, "--episodes", "10", "--sample")
     assert (
-        said.startswith("all games between blue and red had the same length and returns") and "--sample" in said
+        said.startswith("all games between blue and red began alike and had the same length and returns")
+        and "--sample" in said
     ) is (red is ROCK)
     assert [line for line in sampled if "did not vary" in line] == [
         "the returns of blue and red did not vary: an interval of width 0 says nothing about rarer ones"
@@ -112,7 +113,19 @@ def test_equal_returns_of_unlike_games_are_reported(command: Command, tmp_path: 
     assert [line for line in said if "did not vary" in line] == [
         "the returns of blue and red did not vary: an interval of width 0 says nothing about rarer ones"
     ]
-    assert [(row["alike"], row["return_low"], row["return_high"]) for row in rows] == [(False, None, None)] * 2
+    assert [(row["alike"], row["return_low"], row["return_high"]) for row in rows] == [(False, 0.0, 0.0)] * 2
+
+
+@pytest.mark.parametrize(("numbers", "alike"), [(1, True), (1000, False)], ids=["no chance", "chance"])
+def test_only_games_that_began_alike_are_alike(numbers: int, alike: bool, tmp_path: Path) -> None:
+    game = {"make": "games:Drawn", "kwargs": {"numbers": numbers}}
+    data = one_match(game, {"blue": ROCK}, ticks=20, match={"lanes": 2})
+    data["name"] = "drawn"
+    for episodes in (6, 24):
+        (row,) = arena.evaluate(data, episodes, run_dir=tmp_path / "played")
+        assert row["episodes"] == episodes and row["return"] == 1.5
+        assert row["alike"] is alike
+        assert (row["return_low"], row["return_high"]) == ((None, None) if alike else (1.5, 1.5))
 
 
 # what is played

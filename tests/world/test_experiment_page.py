@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+import arena
 from arena.cli.main import main
 from arena.experiment import open_experiment
 from arena.experiment.config import parse_experiment
@@ -114,6 +115,23 @@ def test_the_outcome_is_read_from_the_files(folder: Path) -> None:
     assert outcome.best is not None and outcome.best.number == max((9, 10), key=lambda trial: reach(trial, 5))
     assert outcome.best.analysis["episode_reward_mean"]["min"] == pytest.approx(reach(outcome.best.number, 1))
     assert outcome.trials[11].state == "error" and outcome.trials[11].why == "exit 1"
+
+
+def test_curves_of_an_outcome_are_means_over_seeds_with_student_intervals(folder: Path) -> None:
+    outcome = open_experiment(folder)
+    rows = outcome.curves("episode_reward_mean")
+    first = outcome.combinations[0]
+    mine = [row for row in rows if row["combination"] == 0]
+    assert [row["ticks"] for row in mine] == [10, 20, 30, 40, 50]
+    for n, row in enumerate(mine, 1):
+        values = [reach(trial, n) for trial in first.trials]
+        error = stdev(values) / len(values) ** 0.5
+        interval = stats.t.interval(0.95, len(values) - 1, fmean(values), error)
+        assert row["trials"] == len(values) > 1
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx((fmean(values), *interval))
+    assert len(rows) == 5 * len(outcome.combinations) and isinstance(outcome.rows()[:2], arena.Table)
+    with pytest.raises(arena.ConfigError, match="no result has the number 'episode_reward_men'; did you mean"):
+        outcome.curves("episode_reward_men")
 
 
 def test_other_folders_are_no_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

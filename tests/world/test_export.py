@@ -298,7 +298,6 @@ def test_engine_that_differs_is_exit_1_and_leaves_eager(
         (["{run}", "--hub", "x", "--verify", "{run}/models/blue/60"], "--hub: is not allowed with --verify"),
         (["{run}", "--episodes", "2", "--verify", "{run}/models/blue/60"], "--episodes: is not allowed with --verify"),
         ([], "name the policy of a run"),
-        (["{run}"], "names no policy: say which of blue, red"),
     ],
 )
 def test_mistakes_are_exit_2_in_one_sentence(words: list[str], message: str, run: Path, command: Command) -> None:

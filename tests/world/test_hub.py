@@ -80,7 +80,9 @@ def test_games_that_are_alike_have_no_interval_on_the_card(tmp_path: Path, capsy
     (row,) = arena.evaluate(run, 12, run_dir=tmp_path / "played")
     assert row["alike"] and row["episodes"] == 12
     assert main(["export", f"{run}:blue", "--hub", str(tmp_path / "card"), "--episodes", "12"]) == 0
-    words = f"mean_reward {row['return']:.2f}, 12 episodes, without intervals: games of the same players all had"
+    words = (
+        f"mean_reward {row['return']:.2f}, 12 episodes, without intervals: games of the same players all began alike"
+    )
     assert words in capsys.readouterr().out
     assert words in (tmp_path / "card" / "README.md").read_text()
     (metric,) = metadata_of(tmp_path / "card")["model-index"][0]["results"][0]["metrics"]

@@ -15,7 +15,7 @@ import arena
 from arena import registry
 from arena.cli.main import main
 from arena.config import load_config
-from arena.league.sources import Source, find_checkpoint, named_in_run, split
+from arena.league.sources import Source, find_checkpoint, named_in_run, only_policy, split
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from command import Command
@@ -166,11 +166,19 @@ def test_policy_where_a_run_is_taken_is_refused_with_both_forms(runs: Path, comm
         )
 
 
+def test_run_alone_means_its_only_policy_that_learns(runs: Path) -> None:
+    found, named = arena.load_policy(f"{runs}/runs/a"), arena.load_policy(f"{runs}/runs/a:blue")
+    seen = [named.observation_space.sample() for _ in range(5)]
+    assert [found.act(one) for one in seen] == [named.act(one) for one in seen] and found.ticks == 20
+    assert only_policy(configuration(blue={"algorithm": "random"})) == "blue"
+    assert only_policy(configuration(blue={"algorithm": "random"}, red={"algorithm": "random"})) is None
+
+
 def test_run_alone_names_no_policy(runs: Path) -> None:
     with pytest.raises(arena.ConfigError, match=r"config\.yaml: not a run folder: it is a file"):
         arena.load_policy(f"{runs}/runs/a/config.yaml:blue")
-    for name in ("a", "a@10"):
-        words = f"runs/{name}: names no policy: say which of blue, red, by RUN:POLICY@TICK"
+    for name in ("b", "a@10"):
+        words = f"runs/{name}: names no policy: say which of (blue, red|red, blue), by RUN:POLICY@TICK"
         with pytest.raises(arena.ConfigError, match=words):
             arena.load_policy(f"{runs}/runs/{name}")
     with pytest.raises(arena.ConfigError, match="runs/b2@10: not a run folder: it does not exist"):

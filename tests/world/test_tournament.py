@@ -300,7 +300,7 @@ def test_data_has_the_statements_of_the_text(games: Games) -> None:
     arguments = [games.write(ladder()), "--episodes", "96"]
     words = games.text(*arguments)
     assert "the strengths have a weak prior" in words
-    assert "had the same length and returns" in words and "--sample plays with chance" in words
+    assert "began alike and had the same length and returns" in words and "--sample plays with chance" in words
     data = games.data(*arguments, "--resume")
     assert data["prior"]
     assert ["high", "low"] in data["alike"]

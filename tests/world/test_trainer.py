@@ -314,6 +314,25 @@ def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
         assert trainer.compute_actions({"0": observations[1]})["0"] == alone[1], "its memory continues"
         with pytest.raises(ConfigError, match="match 0 has no entity '7'"):
             trainer.compute_actions({"7": observations[0]})
+        with pytest.raises(ValueError, match=r"^Random takes no memory: its memory_size is 0"):
+            trainer.compute_action(observations[0], policy="red", memory=memory)
+        policy = arena.load_policy(f"{tmp_path / 'run'}:blue")
+        size = policy.memory_size
+        for wrong, found in (
+            (np.zeros(size + 1), f"{size + 1} numbers"),
+            (np.zeros((2, 3, size)), rf"the shape \(2, 3, {size}\)"),
+            (np.full(size, np.nan), "numbers that are not finite"),
+            ("x", "is a str, not numbers"),
+        ):
+            for take in (
+                policy.remember,
+                lambda memory: setattr(player, "memory", memory),
+                lambda memory: trainer.compute_action(observations[0], memory=memory),
+            ):
+                with pytest.raises(ValueError, match=rf"^memory (has )?{found}"):
+                    take(wrong)
+        with pytest.raises(ValueError, match="plays no entity 'ghost'"):
+            policy.remember(np.zeros(size), "ghost")
 
 
 def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ algorithms an episode still ends with the leg: `cut` truncates the rows of the g
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.config.fields import OutcomeRule
@@ -20,6 +22,7 @@ from arena.errors import GameError, NotZeroSum
 from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Frame, Info, Interface, Step
 from arena.game.infos import mean_metrics, stated_metrics
+from arena.game.spaces import flatten, row
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Outcome, outcomes, place_text, returns_text, stated_outcome
@@ -34,6 +37,7 @@ class Tracked(NamedTuple):
     before: Sequence[int] = ()  # per lane, the number of episodes recorded before this leg; empty: none
     round: int = 0  # of the league
     rule: OutcomeRule | None = None  # how the winner of an episode is determined; None: no episode has one
+    spaces: Sequence[Space[Any]] = ()  # per entity, of its observations, to record how an episode began; empty: not
 
 
 class _Tracker:
@@ -45,7 +49,7 @@ class _Tracker:
     """
 
     def __init__(self, tracked: Tracked) -> None:
-        self._match, self._entities, self._lanes, before, self._round, self._rule = tracked
+        self._match, self._entities, self._lanes, before, self._round, self._rule, self._spaces = tracked
         lanes = len(self._lanes)
         # All sides are ranked by their returns if there are more than two, and the higher return wins.
         self._ranked = self._rule == "higher_return" and len(self._match.sides or self._match.seats) > 2
@@ -68,6 +72,7 @@ class _Tracker:
         cut: bool,
         game: str | None = None,
         lost: bool | str = False,
+        began: int | msgspec.UnsetType = msgspec.UNSET,
     ) -> EpisodeRecord:
         """The record of an episode that has the `ends` lane, tick, length, terminated and truncated.
 
@@ -106,6 +111,7 @@ class _Tracker:
             ranked=self._ranked and not cut,
             game=game,
             lost=lost,
+            began=began,
         )
 
 
@@ -128,6 +134,7 @@ class EpisodeTracker(_Tracker):
         self._waiting = False  # whether any entity is absent
         self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> the outcome that the game has stated
         self._metrics: dict[tuple[int, int], dict[str, float]] = {}  # likewise its metrics
+        self._began: dict[int, int] = {}  # by lane, see `EpisodeRecord.began`
 
     @property
     def playing(self) -> NDArray[np.bool_]:
@@ -139,6 +146,11 @@ class EpisodeTracker(_Tracker):
         """Takes the first frame of episodes in these lanes [L]."""
         self._absent[lanes] = ~frame.active[lanes]
         self._waiting = bool(np.count_nonzero(self._absent))
+        if self._spaces:
+            for lane in lanes.nonzero()[0].tolist():
+                seen = [row(space, frame.observations[at], lane) for at, space in enumerate(self._spaces)]
+                arrays = chain.from_iterable(map(flatten, self._spaces, seen))
+                self._began[lane] = zlib.crc32(b"".join(array.tobytes() for array in arrays))
 
     def tick(self, step: Step) -> tuple[NDArray[np.bool_], bool]:
         """Adds one tick.
@@ -210,7 +222,8 @@ class EpisodeTracker(_Tracker):
                 reported = (_of_seat(self._metrics, lane, entities) for entities in self._entities)
                 metrics = [mean_metrics(of_seat) or msgspec.UNSET for of_seat in reported]
             ends, seats = (lane, tick, length, terminated, truncated), (self._policies, self._seat_names, returns, idle)
-            records.append(self._record(ends, seats, stated, metrics, entities=counts, cut=cut))
+            began = self._began.get(lane, msgspec.UNSET)
+            records.append(self._record(ends, seats, stated, metrics, entities=counts, cut=cut, began=began))
         self.episodes[over] += 1
         self.restart(over)
         return records

@@ -100,7 +100,9 @@ class LaneBlock:
             check_record(run.plan.config.record, match, game)
             self._open_seats(part, parts)
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-            tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, outcome_rule(match, game))
+            spaces = () if run.episodes is None else game.observation_spaces
+            rule = outcome_rule(match, game)
+            tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, rule, spaces)
             self._tracker: EpisodeTracker | GameTracker = (
                 GameTracker(self._game, tracked) if isinstance(self._game, HostedGames) else EpisodeTracker(tracked)
             )
