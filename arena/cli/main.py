@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +19,7 @@ from arena.cli.arguments import Parser
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, LinkError, Start, WriteError
 from arena.registry import hidden_packages
-from arena.roles.stop import restored_handlers
+from arena.roles.stop import number_of, restored_handlers
 from arena.terminal.output import complain, complain_of, guarded_output, present_streams
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
@@ -100,8 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise  # not of stdout, which a command that plays does without
             return _SIGPIPE
         except KeyboardInterrupt as error:  # outside of a run, for instance while modules are imported
-            number = error.args[0] if error.args and isinstance(error.args[0], int) else signal.SIGINT
-            return 128 + number
+            return 128 + number_of(error)
 
 
 class _CommandParser(Parser):

@@ -33,6 +33,7 @@ from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next, RoleFailed
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
+from arena.roles.stop import number_of
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import expect, pack
 
@@ -145,7 +146,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None, *, 
     if isinstance(error, (LinkError, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
-        number: int = error.args[0] if error.args else signal.SIGINT
+        number = number_of(error)
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     forms, end = (traceback.format_exception_only, traceback.format_exception), where_raised(error)
     end += load_object("envs.adapters.screen:screen_hint")(error)

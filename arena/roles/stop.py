@@ -32,6 +32,14 @@ def handled_signals() -> list[signal.Signals]:
     return [number for number in STOP_SIGNALS if not (ignored and number == signal.SIGHUP)]
 
 
+def number_of(error: KeyboardInterrupt) -> int:
+    """The signal that has raised an error: handlers give its number, functions of the Python API its name."""
+    found = error.args[0] if error.args else signal.SIGINT
+    if isinstance(found, str):
+        found = getattr(signal, found, signal.SIGINT) if found.startswith("SIG") else signal.SIGINT
+    return int(found)
+
+
 @dataclass
 class Stop:
     """The requests of signals, or of the run itself.

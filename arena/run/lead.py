@@ -35,7 +35,7 @@ from arena.roles.root.legs import NextStep
 from arena.roles.root.root import Root
 from arena.roles.run import Leg, Run
 from arena.roles.state import Display, RunState
-from arena.roles.stop import ENDING_SIGNALS
+from arena.roles.stop import ENDING_SIGNALS, number_of
 from arena.run import hooks, mpirun, stages
 from arena.run.console import CONSOLE_OUTPUT, Output, log_to_folder
 from arena.run.evaluation import is_due, measure_alone, record_evaluation
@@ -241,7 +241,7 @@ class Leader:
             failure = failure_of(error, f"root, {run.plan.place(0)}", run.origin)
             self._record(run, failure)
             return failure
-        number: int = error.args[0] if error.args else signal.SIGINT
+        number = number_of(error)
         if not run.resumed and not run.folder.config.exists():
             abandon(run)
             text = " before any tick was played; nothing of it is kept"

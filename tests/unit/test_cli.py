@@ -609,7 +609,7 @@ def test_failing_stdout_is_reported_and_a_closed_one_is_silent(folder: Path, com
     assert (found.returncode, found.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143), (("by a library",), 130)])
+@pytest.mark.parametrize(("given", "code"), [((), 130), ((15,), 143), (("SIGTERM",), 143), (("by a library",), 130)])
 def test_an_interrupt_outside_of_a_run_ends_a_command_quietly(
     given: tuple[Any, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary
 from arena.records.journal import JournalReader
+from arena.roles.perform import failure_of
 from arena.roles.run import Leg, Run
 from arena.roles.state import RunState
 from arena.roles.stop import Stop
@@ -130,6 +131,16 @@ def test_death_is_recorded_with_the_roles_of_the_rank(tmp_path: Path) -> None:
 def test_many_hosts_are_a_short_line() -> None:
     assert _hosts_text(["n1", "n1", "n2"]) == "n1 (2 processes), n2 (1 process)"
     assert _hosts_text([f"n{1 + rank // 3}" for rank in range(3000)]) == "1,000 hosts, n1 .. n1000 (3,000 processes)"
+
+
+@pytest.mark.parametrize("given", [(signal.SIGTERM,), ("SIGTERM",)])  # a handler's, and that of `arena.evaluate`
+def test_signal_of_an_interrupt_is_named(tmp_path: Path, given: tuple[Any, ...]) -> None:
+    for found in (
+        Leader(RunState()).failure(run_of(tmp_path), KeyboardInterrupt(*given)),
+        failure_of(KeyboardInterrupt(*given), "root"),
+    ):
+        assert found.exit_code == 128 + signal.SIGTERM
+        assert found.message.startswith("ended by SIGTERM")
 
 
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
