@@ -143,7 +143,7 @@ def _adapted(
         elif is_entity_env(first):
             game = EntityGames(instances)
         elif isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-            _check_members(first)
+            _check_members(first.unwrapped)
             unwrapped_spaces = (first.unwrapped.observation_space,), (first.unwrapped.action_space,)
             lane_games: list[LaneGame] = [GymnasiumGame(wrapped(env, around, lanes=False)) for env in instances]
             game, around = BatchedLanes(list(map(translated, lane_games)), places[0].seed), []
@@ -168,7 +168,7 @@ def _lane_game(env: Any) -> LaneGame:
     """
     name, bases = type(env).__name__, {(one.__module__.partition(".")[0], one.__name__) for one in type(env).__mro__}
     if {("pettingzoo", "ParallelEnv"), ("pettingzoo", "AECEnv")} & bases:
-        _check_members(env)
+        _check_members(env.unwrapped)
         return ParallelGame(env) if ("pettingzoo", "ParallelEnv") in bases else AECGame(env)
     if is_dict_env(env):
         _check_members(env)
@@ -191,14 +191,13 @@ def _lane_game(env: Any) -> LaneGame:
     raise ConfigError(f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected {_KINDS}")
 
 
-def _check_members(env: Any, more: str = "") -> None:
-    """Refuses a game without spaces or methods of its own; `more` ends the message."""
-    game = getattr(env, "unwrapped", env)
+def _check_members(game: Any, more: str = "") -> None:
+    """Refuses a game, without wrappers, that lacks spaces or methods of its own; `more` ends the message."""
     lacks = [
         name
         for name in ("observation_space", "action_space", "reset", "step")
         if not hasattr(game, f"{name}s")
-        and (not hasattr(game, name) or getattr(getattr(type(game), name, None), "__module__", "") in _RAISING)
+        and (not hasattr(game, name) or getattr(getattr(game, name), "__module__", "") in _RAISING)
     ]
     if lacks:
         who = f"{type(game).__module__}.{type(game).__qualname__}"

@@ -146,6 +146,30 @@ class Ticking(gymnasium.Env[Any, Any]):
         return np.full(1, self.steps, np.float32), 1.0, self.steps == 2, False, {}
 
 
+@pytest.mark.parametrize("kind", ["gymnasium", "dictionaries"])
+def test_methods_of_an_instance_are_its_own(kind: str) -> None:
+    class Assigned(gymnasium.Env[Any, Any]):
+        observation_space, action_space = Discrete(2), Discrete(2)
+
+        def __init__(self) -> None:
+            self.reset = lambda *, seed=None, options=None: (0, {})  # type: ignore[method-assign]
+            self.step = lambda action: (0, 1.0, True, False, {})  # type: ignore[method-assign]
+
+    class Around:
+        observation_spaces, action_spaces = {"a": Discrete(2)}, {"a": Discrete(2)}
+        unwrapped = object()  # a simulator, without spaces
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            return {"a": 0}, {}
+
+        def step(self, actions: Any) -> Any:
+            return {"a": 0}, {"a": 1.0}, {"__all__": True}, {"__all__": False}, {}
+
+    env = adapt(Assigned if kind == "gymnasium" else Around, {}, 1)
+    env.reset(ONE)
+    assert env.step([np.zeros(1, np.int64)]).rewards.tolist() == [[1.0]]
+
+
 def test_ended_lane_is_not_stepped() -> None:
     env, action = adapt(Ticking, {}, 2), [np.zeros((2, 1), np.float32)]
     assert not env.step(action).frame.active.any()  # nor before its first reset
