@@ -461,8 +461,10 @@ def mask_fault(space: Space[Any], masks: NDArray[Any], *axes: int) -> str | None
     shape = (*axes, mask_size(space))
     if masks.shape != shape or masks.dtype.kind not in "biuf":
         found = f"dtype {masks.dtype} and shape {masks.shape}"
-    elif (wrong := masks[(masks != 0) & (masks != 1)]).size:
-        found = f"the value {wrong[0]}"
+    elif masks.size and (
+        masks.max() > 1 or masks.min() < 0 or (masks.dtype.kind == "f" and ((masks != 0) & (masks != 1)).any())
+    ):
+        found = f"the value {masks[(masks != 0) & (masks != 1)][0]}"
     elif shape[-1] and allows_some(space, masks.reshape(-1, shape[-1])).all():
         return None
     else:

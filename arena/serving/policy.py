@@ -197,7 +197,7 @@ class Policy:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
             mask = None if mask is None else mask[None]
-        mask = None if mask is None else mask.astype(np.int8)
+        mask = None if mask is None else mask.astype(np.int8, copy=False)
         pairs = zip(arrays, leaves, strict=True)  # as in training
         arrays = [array if array.dtype == leaf.dtype else array.astype(leaf.dtype) for array, leaf in pairs]
         return unflatten(space, arrays), mask, len(arrays[0]), single
