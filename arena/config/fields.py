@@ -56,6 +56,8 @@ class _KeysMeta(msgspec.StructMeta, ABCMeta):
             except TypeError as error:  # required keys are missing; msgspec names the first
                 required = (field.name for field in msgspec.structs.fields(cls) if field.required)
                 missing = ", ".join(repr(name) for name in required if name not in kwargs)
+                if not missing:  # as of an abstract class
+                    raise
                 raise TypeError(f"{cls.__name__} has no value for {missing}, which it needs") from error
 
         @property

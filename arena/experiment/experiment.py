@@ -189,7 +189,8 @@ class Experiment:
         retries: int = 1,
         most_errors: int | None = None,
     ) -> None:
-        keys = {key: value for key, value in locals().items() if key != "self" and value is not None}
+        given = locals().copy()  # in Python 3.12 a comprehension adds to it under a debugger
+        keys = {key: value for key, value in given.items() if key != "self" and value is not None}
         if not isinstance(run, (Config, Mapping)):
             with located(path="run"):
                 check_path(run, "a configuration: the path of a file, its contents, or an arena.Config")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import Config, load_config, parse_config, resolved_yaml, yaml
+from arena.config.fields import Keys
 from arena.config.matches import Match
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
@@ -533,3 +535,12 @@ def test_removed_keys_are_refused_in_files_and_read_in_run_folders(tmp_path: Pat
         load_config(tmp_path / "own.yaml")
     (tmp_path / "config.yaml").write_text(yaml.WRITTEN + body + league)
     assert load_config(tmp_path / "config.yaml").rounds == 2
+
+
+def test_a_type_error_without_missing_keys_stays_as_it_is() -> None:
+    class Rule(Keys, frozen=True, kw_only=True):
+        @abstractmethod
+        def opponents(self) -> list[str]: ...
+
+    with pytest.raises(TypeError, match="abstract class Rule"):
+        Rule()  # type: ignore[abstract]
