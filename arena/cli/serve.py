@@ -220,8 +220,8 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
         )
         with _options_named(match, arguments):
             games = make_games()
-            if (bound := getattr(games, "bound", None)) is not None:
-                bound().close()  # a port that is taken is refused before policies are loaded
+            if (bind := getattr(games, "bind", None)) is not None:
+                bind().close()  # a port that is taken is refused before policies are loaded
         if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
                 "these games have observations or actions of any number of items, as of units, which no connection can "

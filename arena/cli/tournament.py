@@ -20,7 +20,7 @@ from arena.run.evaluation import alike
 if TYPE_CHECKING:
     from arena.roles.run import Run
     from arena.run.lead import RunCommand
-    from arena.run.tournament import Alone, Entry, Outcome
+    from arena.run.tournament import Entry, Outcome, SoloOutcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,15 +108,16 @@ def run(arguments: argparse.Namespace) -> int:
     return start(rank0, processes)
 
 
-def _present(run: Run, outcome: Outcome | Alone, *, as_json: bool) -> None:
+def _present(run: Run, outcome: Outcome | SoloOutcome, *, as_json: bool) -> None:
     """Prints the table, as text or JSON."""
     from arena.league.tournament import every_meeting
-    from arena.run.tournament import Alone
+    from arena.run.tournament import SoloOutcome
     from arena.terminal import standings
 
-    if isinstance(outcome, Alone):
-        data = {"players": outcome.rows, "decided": outcome.decided, "alike": alike(run), "run_dir": str(run.path)}
-        lines = [*standings.returns_lines(outcome.rows), *repetition_text(alike(run), remedy="--sample")]
+    if isinstance(outcome, SoloOutcome):
+        same = alike(run)
+        data = {"players": outcome.rows, "decided": outcome.decided, "alike": same, "run_dir": str(run.path)}
+        lines = [*standings.returns_lines(outcome.rows), *repetition_text(same, remedy="--sample")]
         text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
         sys.stdout.write(f"{json.dumps(data, indent=2) if as_json else text}\n")
         sys.stdout.flush()

@@ -67,7 +67,7 @@ class HttpGames(RequestQueue):
         self._loop = ServerLoop()
         self._sessions: Sessions | None = None
 
-    def bound(self) -> socket.socket:
+    def bind(self) -> socket.socket:
         """A socket that listens at the address, for its owner to close.
 
         Raises:
@@ -85,11 +85,11 @@ class HttpGames(RequestQueue):
             raise ConfigError(f"{text}; {remedy}", path="port") from error
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
-        """Binds the port and starts the server's thread; errors: see `bound`."""
+        """Binds the port and starts the server's thread; errors: see `bind`."""
         from arena.external.http_connection import Connections
 
         self.ring = ring
-        settings, host, listener = self._settings, self._settings.host, self.bound()
+        settings, host, listener = self._settings, self._settings.host, self.bind()
         bound, port, *_ = listener.getsockname()
         if bound in ("0.0.0.0", "::"):  # all interfaces: no address to which other machines can connect
             host = socket.gethostname()

@@ -114,8 +114,11 @@ def alike_text(evaluation: Run, scores: Mapping[str, Score], *, remedy: str) -> 
     repeating = {name for names in same for name in names}
     equal = [name for name, score in scores.items() if score.returns.equal and name not in repeating]
     equal = [name for name in equal if scores[name].returns.count > ENOUGH]
-    text = f"the returns of {shorten(equal)} did not vary: an interval of width 0 says nothing about rarer ones"
-    return [*repetition_text(same, remedy=remedy), *[text][: len(equal)]]
+    lines = repetition_text(same, remedy=remedy)
+    if equal:
+        text = f"the returns of {shorten(equal)} did not vary: an interval of width 0 says nothing about rarer ones"
+        lines.append(text)
+    return lines
 
 
 def measured(evaluation: Run) -> dict[str, dict[str, list[float]]]:

@@ -297,8 +297,10 @@ class _Game(NamedTuple):
 
 def _has_one_team(match: MatchPlan) -> bool:
     """Whether one policy has all seats of a match, and no opponent: one seat, or a game without winners."""
-    if len({*match.config.names}) > 1 or len(match.seats) == 1:
-        return len({*match.config.names}) == 1
+    if len({*match.config.names}) > 1:
+        return False
+    if len(match.seats) == 1:
+        return True
     if match.game.outcome is not None:
         return match.game.outcome == "none"
     with closing(make_game(match, 1)) as game:
@@ -315,8 +317,8 @@ def _sides_of(match: MatchPlan, *, team: bool) -> Sequence[Sequence[int]] | None
     seats = f"of {pluralize(len(match.seats), 'seat')}, {'with' if match.sides else 'without'} `sides`"
     remedy = (
         "say `sides: [[0, ...], [...]]` where there are two, by the seats' places; if one policy has all seats of a "
+        f"team, `--set envs.{match.env}.outcome=none` lets each player play alone; {WITHOUT_OPPONENT}"
     )
-    remedy += f"team, `--set envs.{match.env}.outcome=none` lets each player play alone; {WITHOUT_OPPONENT}"
     raise ConfigError(f"a match {seats}; two players meet where there are two sides: {remedy}", path=match.path)
 
 

@@ -10,6 +10,7 @@ batch follow from the games before it, so a resumed tournament is the same as on
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,8 +106,8 @@ class Outcome(NamedTuple):
     sides: Sides | None  # of two populations
 
 
-class Alone(NamedTuple):
-    """What the games of players say that have played them alone."""
+class SoloOutcome(NamedTuple):
+    """The result of players that play alone."""
 
     rows: list[dict[str, Any]]  # see `rows_of_returns`
 
@@ -193,8 +194,8 @@ def tournament(
         run_dir=None if run_dir is None else str(run_dir),
     )
 
-    def keep(run: Run, outcome: Outcome | Alone) -> None:
-        if isinstance(outcome, Alone):
+    def keep(run: Run, outcome: Outcome | SoloOutcome) -> None:
+        if isinstance(outcome, SoloOutcome):
             best, left = outcome.rows[0]["player"], not_behind(outcome.rows)
             pairs = opened.Table(({"upper": best, "lower": player} for player in left), columns=("upper", "lower"))
             games = sum(row["games"] for row in outcome.rows)
@@ -218,6 +219,8 @@ def tournament(
                 watched=False,
             )
         )
+    if not results:  # the games of players that play alone were interrupted, with exit status 0
+        raise KeyboardInterrupt(signal.SIGUSR1.name)
     return results[0]
 
 
@@ -225,7 +228,7 @@ class TournamentRun(RunCommand):
     """Rank 0's part of a tournament; `say` takes a line for each batch, `present` the outcome."""
 
     def __init__(
-        self, entry: Entry, say: Callable[[str], object], present: Callable[[Run, Outcome | Alone], object]
+        self, entry: Entry, say: Callable[[str], object], present: Callable[[Run, Outcome | SoloOutcome], object]
     ) -> None:
         self._entry, self._say, self._present = entry, say, present
         self._settings = 0  # in which players play alone
@@ -301,7 +304,7 @@ class TournamentRun(RunCommand):
         """Gives the outcome to `present`."""
         if self._settings:
             if run.concluded:  # else the games were interrupted
-                self._present(run, Alone(self._rows(run)))
+                self._present(run, SoloOutcome(self._rows(run)))
             return
         batches, config = len(_whole(run.folder)), run.plan.config
         played = read_results.read(run.folder, last=batches - 1)

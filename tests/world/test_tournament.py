@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -364,6 +365,19 @@ def test_players_of_one_seat_play_the_same_games_alone(games: Games) -> None:
     result = tournament(path, 64, run_dir=games.folder.path)
     assert [*result.standings] == data["players"]
     assert (result.decided, result.games, [*result.undecided]) == (True, 192, [])
+
+
+def test_a_request_to_requeue_ends_games_alone_by_name(games: Games, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Root.record
+
+    def requested(root: Root, *given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return record(root, *given)
+
+    monkeypatch.setattr(Root, "record", requested)
+    path = games.write(offers(low=plays(1), high=plays(3)))
+    with pytest.raises(KeyboardInterrupt, match=r"^SIGUSR1$"):
+        tournament(path, 64, run_dir=games.folder.path)
 
 
 def test_a_team_plays_all_seats_and_equal_players_are_not_separated(games: Games) -> None:

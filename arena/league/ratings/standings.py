@@ -85,9 +85,7 @@ class LeagueTable(NamedTuple):
     contradictions: Sequence[Contradiction] = ()  # pairs whose lower player beats the upper one
     # Whether every player has kept to one side, so that strengths are not known apart from what a side is worth.
     one_side: bool = False
-    unmet: Sequence[
-        str
-    ] = ()  # policies of the configuration's matches that have not met any other in a game that counts
+    unmet: Sequence[str] = ()  # policies of the configuration that have not met any other in a game that counts
 
 
 def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
