@@ -230,7 +230,7 @@ class Policy:
         """Refuses a call that would mix what is remembered of several entities."""
         if not self._says:
             return
-        name = type(self.algorithm).__name__
+        name = self._title
         if single and entity is None and self._plays > 1 and None not in self.memories:
             raise ValueError(
                 f"{name} has a memory and plays {self._plays} entities of a game; say which of them sees this, such as "
@@ -296,7 +296,7 @@ class Policy:
     def _checked_memory(self, memory: Any) -> NDArray[np.float32]:
         """A memory as an array; ValueError: it does not fit."""
         if not self.memory_size:
-            raise ValueError(f"{type(self.algorithm).__name__} takes no memory: its memory_size is 0")
+            raise ValueError(f"{self._title} takes no memory: its memory_size is 0")
         expected = f"expected {self.memory_size}, or a row of so many for each row of a batch"
         try:
             found = np.asarray(memory, np.float32)
@@ -321,7 +321,7 @@ class Policy:
             ConfigError: its algorithm computes no probabilities.
         """
         if not hasattr(self.algorithm, "log_prob"):
-            raise ConfigError(f"{type(self.algorithm).__name__} has no log_prob()")
+            raise ConfigError(f"{self._title} has no log_prob()")
         found: NDArray[np.float64] = self.algorithm.log_prob(observations, actions, masks)
         return found
 

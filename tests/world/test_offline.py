@@ -253,5 +253,5 @@ def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> 
     assert constant.act(seen).tolist() == [2] * 200
     assert constant.act(seen[0]) == 2
     assert constant.act(seen[:3]).tolist() == [2] * 3
-    with pytest.raises(ConfigError, match=r"Scripted has no log_prob\(\)"):
+    with pytest.raises(ConfigError, match=r"\(scripted\) has no log_prob\(\)"):
         constant.log_prob(seen, np.zeros(200, np.int64), None)

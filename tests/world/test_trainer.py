@@ -314,7 +314,7 @@ def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
         assert trainer.compute_actions({"0": observations[1]})["0"] == alone[1], "its memory continues"
         with pytest.raises(ConfigError, match="match 0 has no entity '7'"):
             trainer.compute_actions({"7": observations[0]})
-        with pytest.raises(ValueError, match=r"^Random takes no memory: its memory_size is 0"):
+        with pytest.raises(ValueError, match=r"^red \(random\) takes no memory: its memory_size is 0"):
             trainer.compute_action(observations[0], policy="red", memory=memory)
         policy = arena.load_policy(f"{tmp_path / 'run'}:blue")
         size = policy.memory_size
