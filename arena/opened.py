@@ -98,8 +98,8 @@ class Run:
         without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`,
         which says why a game was lost.
         """
-        apart = {"seats", "began", "game", "lost"}
-        of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in apart]
+        excluded = {"seats", "began", "game", "lost"}
+        of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in excluded]
         of_seat = [name for name in SeatRecord.__struct_encode_fields__ if name != "metrics"]
         rows = Table(columns=[*of_episode, "seat", *of_seat])
         for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):

@@ -20,7 +20,7 @@ from arena.run.evaluation import alike
 if TYPE_CHECKING:
     from arena.roles.run import Run
     from arena.run.lead import RunCommand
-    from arena.run.tournament import Entry, Outcome, SoloOutcome
+    from arena.run.tournament import Entry, Outcome, ReturnsOutcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,13 +108,13 @@ def run(arguments: argparse.Namespace) -> int:
     return start(rank0, processes)
 
 
-def _present(run: Run, outcome: Outcome | SoloOutcome, *, as_json: bool) -> None:
+def _present(run: Run, outcome: Outcome | ReturnsOutcome, *, as_json: bool) -> None:
     """Prints the table, as text or JSON."""
     from arena.league.tournament import every_meeting
-    from arena.run.tournament import SoloOutcome
+    from arena.run.tournament import ReturnsOutcome
     from arena.terminal import standings
 
-    if isinstance(outcome, SoloOutcome):
+    if isinstance(outcome, ReturnsOutcome):
         same = alike(run)
         data = {"players": outcome.rows, "decided": outcome.decided, "alike": same, "run_dir": str(run.path)}
         lines = [*standings.returns_lines(outcome.rows), *repetition_text(same, remedy="--sample")]

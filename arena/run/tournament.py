@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
     sides: Sides | None  # of two populations
 
 
-class SoloOutcome(NamedTuple):
+class ReturnsOutcome(NamedTuple):
     """The result of players that play alone."""
 
     rows: list[dict[str, Any]]  # see `rows_of_returns`
@@ -194,8 +194,8 @@ def tournament(
         run_dir=None if run_dir is None else str(run_dir),
     )
 
-    def keep(run: Run, outcome: Outcome | SoloOutcome) -> None:
-        if isinstance(outcome, SoloOutcome):
+    def keep(run: Run, outcome: Outcome | ReturnsOutcome) -> None:
+        if isinstance(outcome, ReturnsOutcome):
             best, left = outcome.rows[0]["player"], not_behind(outcome.rows)
             pairs = opened.Table(({"upper": best, "lower": player} for player in left), columns=("upper", "lower"))
             games = sum(row["games"] for row in outcome.rows)
@@ -228,7 +228,7 @@ class TournamentRun(RunCommand):
     """Rank 0's part of a tournament; `say` takes a line for each batch, `present` the outcome."""
 
     def __init__(
-        self, entry: Entry, say: Callable[[str], object], present: Callable[[Run, Outcome | SoloOutcome], object]
+        self, entry: Entry, say: Callable[[str], object], present: Callable[[Run, Outcome | ReturnsOutcome], object]
     ) -> None:
         self._entry, self._say, self._present = entry, say, present
         self._settings = 0  # in which players play alone
@@ -304,7 +304,7 @@ class TournamentRun(RunCommand):
         """Gives the outcome to `present`."""
         if self._settings:
             if run.concluded:  # else the games were interrupted
-                self._present(run, SoloOutcome(self._rows(run)))
+                self._present(run, ReturnsOutcome(self._rows(run)))
             return
         batches, config = len(_whole(run.folder)), run.plan.config
         played = read_results.read(run.folder, last=batches - 1)
