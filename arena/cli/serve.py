@@ -159,8 +159,10 @@ class RunningServer:
         ended, policies = self.server.table.counts.ended, self.server.scoreboard.policies
         fewer = "" if games is None or ended >= games else f"; {ended} of {games} games have ended"
         for player in self.players if ended or games is not None else ():
-            version = player.model.version
-            at = f" at tick {version}" if version >= 0 else ", as configured"
+            versions = player.versions or {player.model.version}
+            first, last = min(versions), max(versions)
+            ticks = f"tick {last}" if first == last else f"ticks {first} to {last}"
+            at = f" at {ticks}" if last >= 0 else ", as configured"
             say(f"{player.name}{at}: {result_text(policies[player.name], self.itself)}{fewer}")
 
     def announce(self, player: Player) -> None:

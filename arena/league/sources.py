@@ -18,10 +18,11 @@ import msgspec
 
 from arena import registry
 from arena.config import Config, load_config, load_with_origin
+from arena.config.load import load_data
 from arena.config.matches import Match, reseated
 from arena.config.schema import Policy
 from arena.diagnostics.start_folder import anchored, check_path
-from arena.errors import ConfigError, Origin, located, nearest
+from arena.errors import ConfigError, Origin, located, nearest, shown
 from arena.league import rounds_file
 from arena.league.changes import with_newest_games
 from arena.records import boundary, checkpoint
@@ -66,7 +67,18 @@ class Source:
         folder = RunFolder.of_target(path) if path else None
         config, origin = load_with_origin(target if folder is None else folder.config, overrides)
         config = config if folder is None else with_newest_games(config, folder, overrides)
-        return cls(config, folder, path, origin._replace(source=path))
+        source = cls(config, folder, path, origin._replace(source=path))
+        if folder is not None and overrides:
+            kept = load_data(folder.config).get("policies", {})
+            for name, policy in config.policies.items():
+                if policy.load not in (None, kept.get(name, {}).get("load")) and source.files(name):
+                    raise ConfigError(
+                        "cannot be changed, as the weights of a run come from its checkpoints: name one of its "
+                        f"checkpoints, or take {shown(folder.config)} with `load` of each policy",
+                        path=f"policies.{name}.load",
+                        source="--set",
+                    )
+        return source
 
     @cached_property
     def rounds(self) -> Sequence[Round]:

@@ -49,7 +49,7 @@ def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
     A command looks at all matches, or at those that are external by their name; the environment of a match, which
     alone imports a class, at this match.
     """
-    kinds = external_kinds(matches)
+    kinds, listening = external_kinds(matches), dict[tuple[str, int], MatchPlan]()
     for match in (plan.matches[number] for number in kinds):
         rules, env = match.game.external or TickRules(), f"envs.{match.env}"
         if rules.min_asking > match.lanes:
@@ -69,6 +69,17 @@ def check_external(plan: Plan, matches: Iterable[MatchPlan]) -> None:
         if not match.path.endswith("]"):
             text = f"a generator cannot seat policies in the external games of {match.env!r}; list the matches"
             raise ConfigError(text, path=match.path)
+        port = match.game.kwargs.get("port", 8000)
+        if kinds[match.match] == "http" and isinstance(port, int) and port:  # hosts are not known yet
+            host = str(match.game.kwargs.get("host", "127.0.0.1"))
+            other = listening.setdefault((host, port + match.copy), match)
+            if other is not match:
+                free = 1 + max(taken for _, taken in listening)
+                raise ConfigError(
+                    f"listens at port {port + match.copy}, as {other.path} does; give it another one with "
+                    f"`env_kwargs: {{port: {free}}}`, or `port: 0` for any free one",
+                    path=match.path,
+                )
         for seat in match.seats:
             algorithm = plan.policies[seat.policy].config.algorithm
             if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):

@@ -42,6 +42,7 @@ class Player:
         max_batch: int,
     ) -> None:
         self.name, self.model, self.entities = name, model, list(entities)
+        self.versions = set[int]()  # of the models that have answered
         self._seed, self._max_batch = seed, max_batch
         self._observation_space = interface.observation_spaces[self.entities[0]]
         self._action_space = interface.action_spaces[self.entities[0]]
@@ -109,6 +110,7 @@ class Player:
         rows = np.concatenate([found * count + place for place, found in enumerate(slots)])
         if not len(rows):
             return []
+        self.versions.add(self.model.version)
         by_entity = [
             [leaf[found] for leaf in flatten(self._observation_space, observations[entity])]
             for entity, found in zip(self.entities, slots, strict=True)

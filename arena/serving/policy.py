@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, located, nearest, shown
 from arena.game.api import Interface
 from arena.game.arrays import described, is_finite, lost_value
 from arena.game.infos import fields_of
@@ -431,7 +431,8 @@ def configured_policy(
         if found.algorithm != configured.algorithm:
             raise ConfigError(
                 f"the checkpoint of tick {checkpoint} is of {found.algorithm}, and {name!r} is of "
-                f"{configured.algorithm}; name one of {configured.algorithm}, or leave the algorithm as it was",
+                f"{configured.algorithm}; name one of {configured.algorithm}, or, to play without the checkpoint, take "
+                f"{shown(folder.config)} with `load` of the others, as --set policies.NAME.load={shown(folder.path)}",
                 source=str(folder.path),
             )
     elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:

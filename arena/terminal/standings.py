@@ -181,7 +181,8 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     if found.one_side:
         lines.append(
             "every player has kept to one side, so that strength cannot be told from what the side is worth, and "
-            "intervals are wide; `arena tournament RUN` plays both sides, as does `both_sides` of a generator"
+            "intervals are wide; `arena tournament RUN` plays both sides, as does `both_sides` of a generator; for "
+            "external games list a second match with exchanged seats"
         )
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
     lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]

@@ -206,6 +206,26 @@ def test_plan_lists_where_games_over_http_connect(tmp_path: Path, capsys: pytest
     assert "0.0.0.0, any free port\n" in capsys.readouterr().out
 
 
+def test_two_matches_at_one_port_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "http.yaml"
+    live = {"make": "http", "kwargs": {"port": 8740, "entities": {"pole": POLE}}, "external": {"idle_tick_s": 1}}
+    data: dict[str, Any] = {
+        "ticks": 64,
+        "envs": {"live": live},
+        "policies": {"blue": {"algorithm": "random"}},
+        "matches": [{"env": "live", "seats": ["blue"], "copies": 2}, {"env": "live", "seats": ["blue"]}],
+    }
+    path.write_text(json.dumps(data))
+    message = (
+        "matches[1]: listens at port 8741, as matches[0] does; give it another one with `env_kwargs: {port: 8742}`"
+    )
+    for command in ("plan", "check"):
+        assert main([command, str(path), "--set", "matches[1].env_kwargs.port=8741"]) == 2
+        assert message in capsys.readouterr().err
+    for free in ("matches[1].env_kwargs.port=8742", "envs.live.kwargs.port=0"):
+        assert main(["plan", str(path), "--set", free]) == 0
+
+
 def test_plan_that_cannot_deadlock_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     idle = ["--set", "envs.game.idle_action=4"]  # the last one
     assert main(["plan", write(folder), "--set", "policies.red.algorithm=random", *idle]) == 0

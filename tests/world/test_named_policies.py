@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import arena
 from arena import registry
+from arena.cli import serve
 from arena.cli.main import main
 from arena.config import load_config
 from arena.league.sources import Source, find_checkpoint, named_in_run, only_policy, split
@@ -326,6 +328,44 @@ def test_checkpoint_of_another_algorithm_is_told(runs: Path) -> None:
     (runs / "runs/a/checksums/config.yaml").unlink()
     with pytest.raises(arena.ConfigError, match="tick 10 is of ppo, and 'blue' is of a2c; name one of a2c"):
         arena.load_policy(f"{runs}/runs/a:blue@10")
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "a", "--http", "0"], ["play", "a"], ["tournament", "a", "--episodes", "2"]]
+)
+@pytest.mark.parametrize("value", ["policies.blue.load=b:blue@first", "policies.blue={algorithm: ppo, load: nowhere}"])
+def test_weights_of_a_run_are_not_set(
+    runs: Path, command: list[str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They come from its checkpoints: the value had no effect."""
+    with working_directory(runs / "runs"):
+        assert main([*command, "--set", value]) == 2
+    error = capsys.readouterr().err
+    assert "policies.blue.load: cannot be changed, as the weights of a run come from its checkpoints" in error
+
+
+def test_configuration_of_a_run_takes_set_weights_and_algorithms(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+
+    def versions(target: str, *values: str) -> dict[str, int]:
+        sets = [f"--set={value}" for value in values]
+        served = serve.prepare(parser.parse_args([target, "--http", "0", *sets]))
+        served.server.close()
+        return {player.name: player.model.version for player in served.players}
+
+    with working_directory(runs / "runs"):
+        assert versions("b", "policies.blue.options.hidden_sizes=[4]") == {"blue": 20, "red": 20}
+        sets = "policies.red.load=b", "policies.blue.load=b:blue@first"
+        assert versions("b/config.yaml", *sets) == {"red": 20, "blue": 0}
+        with pytest.raises(arena.ConfigError, match=r"runs/b/config.yaml with .* --set policies.NAME.load=.*/runs/b$"):
+            versions("b", "policies.blue={algorithm: random}")
+        assert versions("b/config.yaml", "policies.red.load=b", "policies.blue={algorithm: random}") == {
+            "red": 20,
+            "blue": -1,
+        }
 
 
 def test_serve_refuses_a_checkpoint_of_a_policy_without_any(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

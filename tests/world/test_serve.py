@@ -223,6 +223,29 @@ def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: 
         assert "--records: holds a run, or records of another configuration" in capsys.readouterr().err
 
 
+def test_a_second_match_with_exchanged_seats_rates_both_sides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, records = tmp_path / "c.yaml", tmp_path / "records"
+    game = {"make": "http", "kwargs": {"port": 0, "like": {"make": "touchdown"}}, "outcome": "zero_sum"}
+    matches = [{"env": "game", "seats": seats} for seats in (["blue", "red"], ["red", "blue"])]
+    policies = {name: {"algorithm": "random"} for name in ("blue", "red")}
+    path.write_text(json.dumps({"ticks": 10, "envs": {"game": game}, "policies": policies, "matches": matches}))
+    seen = json.dumps({"entities": {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}}).encode()
+    outcomes = {"blue_0": {"outcome": "win"}, "red_0": {"outcome": "loss"}}
+    told = []
+    for match in (0, 1):
+        serving = Serving(path, "--match", match, "--records", records)
+        with serving, HttpWire(serving.address) as wire:
+            wire.step("start", "a")
+            assert wire.step("tick", "a", seen).status == 200
+            assert wire.step("end", "a", json.dumps({"entities": outcomes}).encode()).status == 200
+        capsys.readouterr()
+        assert main(["standings", str(records)]) == 0
+        told.append("for external games list a second match with exchanged seats" in capsys.readouterr().out)
+    assert told == [True, False]
+
+
 def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
     def draws(name: str, others: int) -> list[int]:
         found = []
@@ -314,7 +337,7 @@ def test_a_game_on_which_two_policies_fail_is_lost_once(tmp_path: Path) -> None:
         assert wire.step("start", "a").status == 200
 
 
-def test_versions_are_swapped_between_batches_and_never_fall(pole: Path) -> None:
+def test_versions_are_swapped_between_batches_and_never_fall(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     serving = Serving(pole, "--http", 0)
     (player,) = serving.served.players
     player.model = Constant(0)
@@ -350,6 +373,8 @@ def test_versions_are_swapped_between_batches_and_never_fall(pole: Path) -> None
     versions = [version for version, _ in answered]
     assert versions == sorted(versions)
     assert versions[-1] == 100
+    serving.served.show_results(1)
+    assert f"blue at ticks {versions[0]} to 100: " in capsys.readouterr().out
     assert all({*actions} == {version % 2} for version, actions in answered)
 
 
