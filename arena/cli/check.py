@@ -16,7 +16,6 @@ from arena import registry
 from arena.cli.arguments import add_config
 from arena.config import load_with_origin
 from arena.errors import ConfigError, Deadlock, pluralize
-from arena.plan.build import make_plan
 from arena.plan.deadlock import waiting_text
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, all_roles
 from arena.plan.process_count import process_count
@@ -30,6 +29,7 @@ from arena.roles.run import Leg, Run
 from arena.run.api import preflight
 from arena.run.console import Event, EventDisplay
 from arena.run.loop import in_one_process
+from arena.run.planning import checked_plan
 from arena.run.resume import initial_checkpoints
 from arena.terminal.display import processes_text
 from arena.terminal.output import say
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints what was checked; returns the exit status."""
     config, origin = load_with_origin(arguments.config, arguments.overrides)
     with origin.located():
-        plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
+        plan = checked_plan(config, ranks=process_count(config, None, os.environ).number)
         findings = preflight(plan, config, conformance=True)
         waiting, refused = waiting_text(plan, findings.schedules)
         played = [] if refused else _try_out(plan)

@@ -15,7 +15,7 @@ from arena.cli.arguments import add_config, add_ranks
 from arena.config import load_with_origin
 from arena.config.schema import Evaluation
 from arena.errors import ConfigError, listed, pluralize
-from arena.plan.build import make_plan, on_hosts
+from arena.plan.build import on_hosts
 from arena.plan.deadlock import waiting_text
 from arena.plan.hosts import Share, allocated, parse_hosts, shares
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
@@ -24,6 +24,7 @@ from arena.preflight.examine import Preflight, wrapped_text
 from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
 from arena.records.formats import document_text, plan_file
 from arena.run.api import preflight, role_rows
+from arena.run.planning import checked_plan
 from arena.terminal.display import crossing_text, processes_text
 from arena.terminal.output import say
 from arena.terminal.rounds import rounds_lines
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     hosts = () if arguments.hosts is None else parse_hosts(arguments.hosts)
     count = process_count(config, arguments.ranks, os.environ, hosts=hosts)
     with origin.located():
-        plan = make_plan(config, ranks=count.number)
+        plan = checked_plan(config, ranks=count.number)
         findings = preflight(plan, config)
     rounds = rounds_lines(config)
     host_lines = []  # for each host that the user names or SLURM has allocated

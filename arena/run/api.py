@@ -30,10 +30,9 @@ from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
 from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, in_python
-from arena.league.custom import check_custom
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
-from arena.plan.build import make_plan, on_hosts
+from arena.plan.build import on_hosts
 from arena.plan.hosts import allocated, parse_hosts, shares
 from arena.plan.plan import Plan, RoleKind
 from arena.plan.process_count import RankCount, process_count
@@ -183,7 +182,7 @@ def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | Non
     with source.origin.located(), untouched_process():
         known = () if hosts is None else parse_hosts(hosts)
         count = process_count(source.config, ranks, os.environ, hosts=known)
-        found = make_plan(source.config, ranks=count.number)
+        found = checked_plan(source.config, ranks=count.number)
         if found.processes > 1:
             refuse_main(source.config, ", or use ranks=1")
         examination = preflight(found, source.config)
@@ -196,7 +195,6 @@ def plan_run(config: AnyConfig, ranks: RankCount | None = None, hosts: str | Non
 
 def preflight(plan: Plan, config: Config, *, conformance: bool = False) -> Preflight:
     """Checks that every policy can fill all seats that it may ever get; `plan` is that of the first round."""
-    check_custom(config)
     later = later_plans(config)
     found = examine(plan, later=later, conformance=conformance)
     require_rules(config, plan, *later)

@@ -272,6 +272,13 @@ def make_display(
     return PlainDisplay(stream, total_ticks=total_ticks, clock=clock)
 
 
+# "Made no update" would be wrong: some algorithms do not log every update.
+_NO_UPDATE = (
+    "; it has logged no update in this run: give it more `ticks`, or less of an option such as n_steps or "
+    "learning_starts"
+)
+
+
 def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | None = None) -> list[str]:
     """What the end of a run says: where everything is, and per policy how it began, how it ended, if it has learned."""
     pad = max(map(len, scoreboard.shown), default=0)
@@ -285,7 +292,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str, config: Config | 
         if name in idle or name in more:
             continue
         learns = policy is not None and policy.learns and ":" not in policy.algorithm  # others may log no updates
-        waits = "; it has logged no metrics yet" if learns and not score.updates else ""
+        waits = "" if not learns or score.updates or score.absent else _NO_UPDATE
         if not score.episodes:
             lines.append(f"{name:{pad}}  {'took no part' if score.absent else 'finished no episode'}{waits}")
             continue

@@ -286,7 +286,7 @@ def test_summary_counts_frozen_policies_that_are_idle_or_beyond_the_first_three(
     assert lines[-2:] == ["and 2 more frozen policies", "2 frozen policies finished no episode"]
 
 
-def test_summary_says_which_built_in_algorithms_have_no_metrics_yet() -> None:
+def test_summary_says_which_built_in_algorithms_have_logged_no_update() -> None:
     algorithms = {"blue": "ppo", "red": "ppo", "own": "my_worker:QLearner", "fixed": "random"}
     policies = {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()}
     match = {"env": "game", "seats": [*policies]}
@@ -295,7 +295,8 @@ def test_summary_says_which_built_in_algorithms_have_no_metrics_yet() -> None:
     play(board, 2, "win")
     board.update(UpdateRecord("red", 1, 1, 1, 0.1, {"policy_loss": -0.012}))
     assert summary_lines(board, "x", parse_config(config, source="test"))[1:] == [
-        "blue   won 100 % of its 2 games; it has logged no metrics yet",
+        "blue   won 100 % of its 2 games; it has logged no update in this run: give it more `ticks`, or less of an "
+        "option such as n_steps or learning_starts",
         "red    won 0 % of its 2 games",
         "own    finished no episode",
         "fixed  finished no episode",

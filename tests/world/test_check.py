@@ -287,6 +287,21 @@ def test_check_warns_of_a_minibatch_larger_than_a_rollout(size: int, told: str, 
     assert ("minibatch_size: " in said, told in said) == (bool(told), True), said
 
 
+@pytest.mark.parametrize("name", ["check", "plan"])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("curriculum.class=curricula:Longr", "curriculum.class: 'curricula:Longr': "),
+        ("curriculum={class: 'curricula:UntilElo', options: {elo: 1, eloo: 1}}", "has no option 'eloo'"),
+        ("evaluation={every: 1000, function: 'curricula:measured'}", "evaluation.function: 'curricula:measured': "),
+        ("loggers=['curricula:Lines']", "loggers[0]: 'curricula:Lines': "),
+    ],
+)
+def test_check_refuses_names_of_hooks_as_a_run_does(name: str, change: str, told: str, command: Command) -> None:
+    said = command(name, write(scripted("first")), "--set", "checkpoint_every=1000", "--set", change, code=2).err
+    assert told in said
+
+
 def test_check_says_which_games_are_not_played(command: Command) -> None:
     said = command("check", ROOT / "configs" / "external_cartpole.yaml").out
     assert "not played: the external games of match 0\n" in said and "\nplayed: " not in said
