@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,25 +49,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run)
 
 
+class _LoggedWarnings(logging.Handler):
+    """Prints what the arena logs as a warning, and counts it."""
+
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+        say(f"warning: {record.getMessage()}")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Prints what was checked; returns the exit status."""
     config, origin = load_with_origin(arguments.config, arguments.overrides)
-    with origin.located():
+    log, logged = logging.getLogger("arena"), _LoggedWarnings(logging.WARNING)
+    with origin.located(), ExitStack() as stack:
+        log.addHandler(logged)
+        stack.callback(log.removeHandler, logged)
         plan = checked_plan(config, ranks=process_count(config, None, os.environ).number)
         findings = preflight(plan, config, conformance=True)
         waiting, refused = waiting_text(plan, findings.schedules)
         played = [] if refused else _try_out(plan)
-    for line in (
-        *findings.lines,
-        *findings.hints.values(),
-        *played,
-        *rule_lines(plan),
-        *gate_lines(config),
-        f"schedule: {waiting}",
-    ):
+    lines = [*findings.lines, *findings.hints.values(), *played, *rule_lines(plan), *gate_lines(config)]
+    for line in (*lines, f"schedule: {waiting}"):
         say(line)
     say(f"plan: {processes_text(plan.processes, len(plan.roles()))}")
     but = "; `arena train` refuses it, as it can deadlock" if refused else ""
+    warnings = logged.count + "\n".join(["", *lines]).count("\nwarning: ")
+    but = (f", with {pluralize(warnings, 'warning')}" if warnings else "") + but
     say(f"configuration {arguments.config}: valid{but}")
     return 0
 

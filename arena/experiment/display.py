@@ -68,7 +68,8 @@ class Progress:
         if ranking.best is None or not any(State(row.state).is_over for row in self.rows):
             return ""
         first = ranking.combinations[0]
-        return f"best so far: {combination_text(first, labels_of(self.rows))}: {mean_text(first)}"
+        some = "" if None not in first.values else f" ({trials_text(first)})"
+        return f"best so far: {combination_text(first, labels_of(self.rows))}: {mean_text(first)}{some}"
 
     @property
     def left(self) -> str:
@@ -195,7 +196,7 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     for number, (each, left, mean) in enumerate(zip(leading, text, means, strict=True), start=1):
         states = Counter(row.state for row in rows if row.number in each.trials)
         failed = states[State.ERROR.value]
-        trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
+        trials = trials_text(each) + (f", {failed} in error" if failed else "")
         trials += f", {each.pruned} pruned" if each.pruned else ""
         cells = f"{number:3}", f"{left:{max(map(len, text))}}", f"{mean:{max(map(len, means))}}", trials
         compared = ""  # with the best one, over shared seeds
@@ -208,6 +209,8 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         lines.append("  ".join([*cells, compared]).rstrip())
     if len(ranking.combinations) > _MOST_RANKED:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
+    if left_out := sum(not State(row.state).is_over for row in rows):
+        lines.append(f"the ranking is provisional: {left_out} of {pluralize(len(rows), 'trial')} are not over")
     if ranking.best is not None:
         best = next(row for row in rows if row.number == ranking.best)
         pruned = ", pruned" if best.state == State.PRUNED.value else ""
@@ -221,6 +224,12 @@ def combination_text(each: Combination, names: dict[str, str]) -> str:
     """The values of a combination, with the short names of their keys."""
     parts = [f"{names[path]}={short_text(value)}" for path, value in each.params.items()]
     return " ".join([*([each.variant] if each.variant else []), *parts])
+
+
+def trials_text(each: Combination) -> str:
+    """`3 trials`, or `1 of 3 trials` where only one has a value."""
+    valued = sum(value is not None for value in each.values)
+    return ("" if valued == len(each.values) else f"{valued} of ") + pluralize(len(each.trials), "trial")
 
 
 def mean_text(each: Combination) -> str:

@@ -126,6 +126,7 @@ def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Seque
         "states": {state.value: states[state.value] for state in State if states[state.value]},
         "combinations": msgspec.to_builtins(ranking.combinations),
         "best": ranking.best,
+        "provisional": not all(State(row.state).is_over for row in counted),
         "trials": [
             {name: getattr(row, name) for name in _COLUMNS} | {"variant": row.variant or None} for row in counted
         ],

@@ -142,7 +142,7 @@ def examine(
                     given = policy.config.options.get(option)
                     if isinstance(given, int) and 0 < of_worker < given:
                         lines.append(
-                            f"policies.{name}.options.{option}: {given} is more than the "
+                            f"warning: policies.{name}.options.{option}: {given} is more than the "
                             f"{pluralize(of_worker, 'sample')} that a worker collects per update (n_steps x rows), so "
                             f"each gradient step takes {of_worker}; raise n_steps or lanes, or lower {option}"
                         )

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from arena.diagnostics.start_folder import anchored, check_path
-from arena.errors import ConfigError, parser_text, shown
+from arena.errors import ConfigError, close_name, parser_text, shown
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, refuse_links
 from arena.records.lock import RunLock, has_failed, is_locked
@@ -330,7 +330,13 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
         found = "a run in it has not begun yet: wait for its first tick" if is_locked(path) else found
         return ConfigError(f"not a run folder: {found}", source=str(path))
     found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
-    return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
+    hint = ""
+    if not path.exists():
+        siblings = [one.name for one in path.parent.glob("*") if RunFolder(one).config.is_file()]
+        close = close_name(path.name, siblings)
+        hint = "" if close is None else f"did you mean {shown(path.with_name(close))}? "
+    text = f"not a run folder: {found}; {hint}name the folder of a run, as runs/<name>{remedy}"
+    return ConfigError(text, source=str(path))
 
 
 def _claimed(path: Path, *, named: bool) -> Path:

@@ -109,9 +109,10 @@ def resumed(run: Run, config: Config) -> Run:
     is_over = run.concluded and evaluated and (done or not folder.results.exists())
     if is_over or found.tick > run.plan.horizon:
         more = "--ticks" if run.plan.config.round_count == 1 else "--set rounds=..."
+        other = "" if given.name == before.name else f"; it is a run of {before.name!r}, and not of {given.name!r}"
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
-            f"nothing left to do; ask for more with {more}",
+            f"nothing left to do; ask for more with {more}{other}",
             source=str(folder.path),
         )
     return replace(run, text=(*passed_over, *_resume_text(before, given, found, run), *_length_text(before, config)))

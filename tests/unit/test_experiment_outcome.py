@@ -187,6 +187,18 @@ def test_lines_name_the_difference_the_seeds_and_pruned_trials() -> None:
     assert "from the best with 1 seed: -7" in lines[2]
 
 
+def test_lines_of_an_incomplete_experiment_are_provisional() -> None:
+    held = [row(0, {"x": 0}, 1, 9.0), row(1, {"x": 0}, 2, None, "paused"), row(2, {"x": 1}, 1, None, "pending")]
+    lines = outcome_lines(held, METRIC)
+    assert lines[1] == "  1  x=0  9  1 of 2 trials" and lines[2] == "  2  x=1  -  0 of 1 trial"
+    assert lines[3] == "the ranking is provisional: 2 of 3 trials are not over"
+    shown = Progress(10, 3, METRIC)
+    shown.take(held)
+    assert shown.best == "best so far: x=0: 9 (1 of 2 trials)"
+    held = [row(0, {"x": 0}, 1, 9.0), row(1, {"x": 0}, 2, 8.0)]
+    assert "provisional" not in "".join(outcome_lines(held, METRIC))
+
+
 @pytest.mark.slow
 def test_the_truly_best_combination_is_not_separable_from_the_best() -> None:
     assert share_of_best(8, spread=0.0, experiments=150) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 150)

@@ -222,6 +222,18 @@ def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, giv
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_missing_run_folder_names_the_run_beside_it_with_a_similar_name(tmp_path: Path) -> None:
+    for name in ("base", "bat"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "base" / "config.yaml").touch()
+    with pytest.raises(
+        ConfigError, match=rf"it does not exist; did you mean {tmp_path / 'base'}\? name the folder of a"
+    ):
+        RunFolder.existing(tmp_path / "bas")
+    with pytest.raises(ConfigError, match="it does not exist; name the folder of a run"):
+        RunFolder.existing(tmp_path / "quite_other")
+
+
 # The lock of a run folder: a second process learns the holder, and the holder's death frees the folder
 
 

@@ -254,7 +254,7 @@ def test_wrong_values_are_told_in_one_sentence(policy: Any, game: Any, words: st
         (own("", "Savers"), {}, "played: 130 ticks of 1 of 1 match; blue: 2 updates\n"),
         (own("", "Savers"), {}, "blue: made again from its saved state, then 4 ticks by actor()\n"),
         (own("returns"), {}, "run() has returned after 5 of 1000 ticks; the seat idles\n"),
-        (own("forgets", "Savers"), {}, "load_state_dict(state) has not restored state['kept']: state_dict() returns"),
+        (own("forgets", "Savers"), {}, "\nwarning: policy blue: load_state_dict(state) has not restored state['kept']"),
         (policy_of("ppo", **ROLLOUT | {"n_steps": 200}), {}, "played: 520 ticks of 1 of 1 match; blue: 2 updates\n"),
         (policy_of("ppo", **ROLLOUT | {"n_steps": 990}), {}, "played: 1000 ticks of 1 of 1 match; blue: 1 update\n"),
         (own(""), {"lanes": 40}, "played: 108 ticks of 1 of 1 match; blue: 1 update\n"),
@@ -277,7 +277,7 @@ def test_first_ticks_are_played_and_leave_nothing(
     [
         (
             17,
-            "minibatch_size: 17 is more than the 16 samples that a worker collects per update (n_steps x rows)",
+            "\nwarning: policies.blue.options.minibatch_size: 17 is more than the 16 samples that a worker collects ",
         ),
         (16, ""),
     ],
@@ -322,7 +322,8 @@ def test_game_that_gives_masks_at_some_steps_is_valid_and_trains(
     path = write(scripted("first"), {**CARDS, "kwargs": {"kind": "sometimes"}})
     words = "the game gave 'agent_0' no action mask, though the first reset had one: everything is allowed; a mask of"
     warn_no_mask.cache_clear()
-    command("check", path)
+    said = command("check", path).out
+    assert f"warning: {words}" in said and said.endswith("configuration match.yaml: valid, with 1 warning\n")
     assert [text.startswith(words) for text in caplog.messages] == [True]
     warn_no_mask.cache_clear()
     command("train", path, "--ranks", 1, "--run-dir", "run")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import msgspec
 import pytest
 from scipy import stats
 
@@ -18,8 +20,9 @@ from arena.cli.main import main
 from arena.experiment import open_experiment
 from arena.experiment.config import parse_experiment
 from arena.experiment.folder import ExperimentFolder
-from arena.experiment.page import CONTENTS, write_page
-from arena.experiment.tables import FollowedExperiment, labels_of, write_table
+from arena.experiment.page import CONTENTS, page, parts, write_page
+from arena.experiment.tables import FollowedExperiment, labels_of, outcome_data, write_table
+from arena.report.page import rendered
 from browser import DESK, PHONE, Browser, Scheme, chromium, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment
 
@@ -89,6 +92,19 @@ def test_report_and_watch_take_the_folder_of_an_experiment(folder: Path, capsys:
     assert "1  learning_rate=0.001 gamma=0.99" in printed and "1 in error" in printed
     assert main(["report", str(folder), "--serve", "--output", "page.html"]) == 2
     assert "--serve: serves all of one run, or of one experiment" in capsys.readouterr().err
+
+
+def test_an_incomplete_experiment_is_provisional(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "part")
+    found, config = ExperimentFolder(tmp_path / "part"), parse_experiment(DATA).config
+    followed = FollowedExperiment(found, config)
+    rows = followed.look()
+    rows[5] = msgspec.structs.replace(rows[5], state="paused", value=None)
+    assert outcome_data(found, config, rows)["provisional"] and "1 of 3 trials" not in page(found)
+    data, context = parts(found, followed, rows)
+    assert "2 of 3</td>" in rendered("experiment.html", data, **context)
+    assert "The ranking is provisional" in rendered("experiment.html", data, **context)
+    assert "The ranking is provisional" not in page(found)
 
 
 def test_an_experiment_is_served_at_its_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,8 @@ def test_resume_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     arena.train(half, tmp_path / "run", ranks=1)
     with pytest.raises(arena.ConfigError, match=r"run: the run has played 40 ticks, the configuration asks for 40"):
         arena.train(tmp_path / "run", ranks=1, resume=True)
+    with pytest.raises(arena.ConfigError, match=r"; it is a run of 'duel', and not of 'other'$"):
+        arena.train(made(name="other"), tmp_path / "run", ranks=1, resume=True)
     result = arena.train(whole, tmp_path / "run", ranks=1, resume=True)
     assert (result.run_dir, result.ticks, result.finished) == (tmp_path / "run", 80, True)
     arena.train(whole, tmp_path / "whole", ranks=1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.diagnostics.profile import Activity
-from arena.errors import BudgetReached, listed, located
+from arena.errors import BudgetReached, ConfigError, listed, located
 from arena.group.group import Group
 from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.preflight.examine import check_checkpoint
@@ -123,7 +123,15 @@ class Worker:
             came = "resumed" if run.resumed else "restored"  # in a later round or leg of a new run
             place, who = (self._path, f"{came} from {path}") if own else (f"{self._path}.load", str(path))
             with located(path=place, who=who), registry.method_located(algorithm, "load_state_dict"):
-                self._algorithm.load_state_dict(loaded.state)
+                try:
+                    self._algorithm.load_state_dict(loaded.state)
+                except ConfigError as error:
+                    changed = [text for text in run.text if own and text.startswith(f"{self._path}.options.")]
+                    found, generic, _ = error.message.partition("; they were learned with other spaces")
+                    if not generic or not changed:
+                        raise
+                    text = f"{found}; take back what this resume has changed: {', '.join(changed)}"
+                    raise ConfigError(text, path=error.path) from error
                 if self._run.tried and self._spec.saves and self._group.is_root:
                     self._tell_what_is_not_loaded(loaded.state)
                 if self._spec.loads_worker and (private_state := self._checkpoints.load_worker_state()) is not None:
@@ -133,10 +141,11 @@ class Worker:
     def _tell_what_is_not_loaded(self, saved: Mapping[str, Any]) -> None:
         now, digest = self._algorithm.state_dict(), self._checkpoints.digest
         if lost := [key for key in saved if key not in now or digest(now[key]) != digest(saved[key])]:
-            self._group.tell(
-                f"load_state_dict(state) has not restored {listed([f'state[{key!r}]' for key in lost])}: state_dict() "
-                "returns another value after it, so the next leg begins with that"
+            text = (
+                f"load_state_dict(state) has not restored {listed([f'state[{key!r}]' for key in lost])}: state_dict()"
             )
+            text += " returns another value after it, so the next leg begins with that"
+            self._send(Notice(f"warning: policy {self._policy.name}: {text}"))
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
         """Opens a seat for each block of the match's lanes."""
