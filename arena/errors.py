@@ -252,12 +252,14 @@ _OPTION = re.compile(
 
 
 @contextmanager
-def in_python(*, resume: str = "resume=True", ticks: str = "replace(config, ticks=...)") -> Iterator[None]:
+def in_python(
+    *, resume: str = "resume=True", ticks: str = "replace(config, ticks=...)", run_dir: str = "run_dir="
+) -> Iterator[None]:
     """Around a function that programs call: its errors name arguments where those of commands name options.
 
-    `--checkpoints` becomes `checkpoints=`, `--set ticks=4` becomes `ticks=4`; `--resume` and `--ticks` what is given.
+    `--checkpoints` becomes `checkpoints=`, `--set ticks=4` becomes `ticks=4`; the others what is given.
     """
-    known = {"resume": resume, "ticks": ticks}
+    known = {"resume": resume, "ticks": ticks, "run-dir": run_dir}
 
     def argument(found: re.Match[str]) -> str:
         _, flag, name = found.groups()

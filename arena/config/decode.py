@@ -128,6 +128,11 @@ def _convert_value(kind: Any, value: Any, path: str) -> Any:
     if get_origin(kind) is not dict or not _is_struct(get_args(kind)[1]):
         return _convert_leaf(kind, value, path)
     _require_mapping(value, path)
+    of_one = {field.encode_name for field in _fields(get_args(kind)[1]) if field.required}
+    if of_one and any(name in value and not isinstance(value[name], Mapping) for name in of_one):
+        kind_name, outline = get_args(kind)[1].__name__, _outline(get_args(kind)[1])
+        text = f"found one {kind_name} without a name; give it one, as {{game: {outline}}}"
+        raise ConfigError(f"{text}, in Python {{'game': {kind_name}(...)}}", path=path)
     for name in value:
         if is_name(name) or (path == "policies" and is_policy_name(name)):
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import check_path
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, in_python, located, nearest
 from arena.experiment.checks import checking
 from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress, display_for
@@ -215,6 +215,7 @@ class Experiment:
         made._file = file
         return made
 
+    @in_python(run_dir="folder=")
     def run(
         self,
         folder: str | Path | None = None,

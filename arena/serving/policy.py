@@ -178,8 +178,14 @@ class Policy:
                 single &= array.shape == leaf.shape
                 batched &= array.shape[1:] == leaf.shape
         if not single and not batched:
-            found = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in zip(leaves, arrays, strict=True))
-            raise ValueError(f"got an observation of shape {found}, expected one of {space} or a batch")
+            pairs = [*zip(leaves, arrays, strict=True)]
+            # NumPy makes an array without axes of text, a mapping or None.
+            others = [(leaf, array.item()) for leaf, array in pairs if array.shape == () and array.dtype.kind in "OSU"]
+            found = ", ".join(f"{leaf.place} {described(other)}".strip() for leaf, other in others)
+            if not found:
+                shapes = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in pairs)
+                found = f"an observation of shape {shapes}"
+            raise ValueError(f"got {found}, expected one of {space} or a batch")
         for array, leaf in zip(arrays, leaves, strict=True):
             numbers = array.values if isinstance(array, Ragged) else array
             if (lost := lost_value(numbers, leaf.dtype)) is not None:
@@ -238,10 +244,11 @@ class Policy:
             )
         now = _shown(None if single else rows)
         if (before := self._seen.setdefault(entity, now)) != now:
-            raise ValueError(
-                f"{name} has a memory, of {before}{'' if entity is None else f' of entity {entity!r}'}, and got {now}; "
-                "name each entity in act(..., entity=...), or call reset() when an episode begins"
-            )
+            if entity is None:
+                of, remedy = "", "name each entity in act(..., entity=...), or call reset() when an episode begins"
+            else:
+                of, remedy = f" of entity {entity!r}", f"call reset(entity={entity!r}) when an episode begins"
+            raise ValueError(f"{name} has a memory, of {before}{of}, and got {now}; {remedy}")
 
     def place(self, entity: Any) -> int:
         """The place of an entity in the team, 0 if all act alike; ValueError: it is missing or unknown."""

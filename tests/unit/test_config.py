@@ -220,6 +220,7 @@ def test_any_override_raises_only_configuration_errors(path: str, value: str) ->
         (["policies", "red"], {}, "policies.red", "the key 'algorithm' is missing, and has no default"),
         (["matches"], [], "matches", "at least one is needed"),
         (["matches"], {}, "matches", "found {}; expected a list"),
+        (["envs"], {"make": "x"}, "envs", "found one Env without a name; give it one, as {game: {make: "),
         (["matches", 0, "env"], "gam", "matches[0].env", "unknown environment 'gam'; did you mean 'game'?"),
         (["matches", 0, "seats"], [], "matches[0].seats", "at least one seat"),
         (["matches", 0, "seats", 2], "rod", "matches[0].seats[2]", "unknown policy 'rod'; did you mean 'red'?"),
