@@ -178,12 +178,12 @@ class Policy:
                 single &= array.shape == leaf.shape
                 batched &= array.shape[1:] == leaf.shape
         if not single and not batched:
-            pairs = [*zip(leaves, arrays, strict=True)]
+            given = [*zip(leaves, arrays, strict=True)]
             # NumPy makes an array without axes of text, a mapping or None.
-            others = [(leaf, array.item()) for leaf, array in pairs if array.shape == () and array.dtype.kind in "OSU"]
+            others = [(leaf, array.item()) for leaf, array in given if array.shape == () and array.dtype.kind in "OSU"]
             found = ", ".join(f"{leaf.place} {described(other)}".strip() for leaf, other in others)
             if not found:
-                shapes = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in pairs)
+                shapes = ", ".join(f"{leaf.place} {array.shape}".strip() for leaf, array in given)
                 found = f"an observation of shape {shapes}"
             raise ValueError(f"got {found}, expected one of {space} or a batch")
         for array, leaf in zip(arrays, leaves, strict=True):
