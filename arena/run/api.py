@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -101,7 +102,7 @@ def train(
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
-            logged at once, ends these calls, and is raised when the run has ended.
+            printed to stderr at once, ends these calls, and is raised when the run has ended.
         hosts: of the processes and their slots, as `a:4,b:4`; None: this machine, or the allocation.
         resume: whether the run in the folder goes on with this configuration, as by `arena train --resume`; without
             `run_dir` that of the run folder given, or the newest one of `runs/<name>`.
@@ -275,10 +276,9 @@ class Listener(Output):
             self._on_event(event)
         except BaseException as error:  # `train` raises it; raised here, it would end the reading thread
             self.error = error
-            _log.error(
-                "on_event has failed and is not called any more; the run goes on, and train() raises this at its end",
-                exc_info=error,
-            )
+            traceback.print_exception(error)  # a log would be that of the run
+            text = "on_event has failed and is not called any more; the run goes on, and train() raises this at its end"
+            print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -140,13 +140,17 @@ def test_a_failure_of_the_run_is_raised(tmp_path: Path) -> None:
         arena.train(config(policies=failing), tmp_path / "run", ranks=1)
 
 
-def test_an_error_of_on_event_is_raised_after_the_run(tmp_path: Path) -> None:
+def test_an_error_of_on_event_is_printed_at_once_and_raised_after_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def refuse(event: arena.Event) -> None:
         raise LookupError(event.kind)
 
     with pytest.raises(LookupError, match="message"):
         arena.train(config(), tmp_path / "run", ranks=1, on_event=refuse)
     assert (tmp_path / "run" / "episodes.jsonl").exists()
+    printed = capfd.readouterr().err
+    assert "in refuse" in printed and printed.count("on_event has failed") == 1
 
 
 def test_run_whose_first_leg_has_failed_does_not_block_its_folder(tmp_path: Path) -> None:
