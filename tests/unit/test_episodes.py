@@ -60,7 +60,7 @@ def outcomes(episodes: EpisodeTracker) -> list[str | None]:
 
 def test_another_outcome_than_those_of_the_rule_info_names_its_entity_and_lane() -> None:
     episodes = account(lanes=2)
-    with pytest.raises(GameError, match="the game gave '1' in lane 1 the info 'outcome' 'won'; expected win"):
+    with pytest.raises(GameError, match="the game gave '1' in lane 1 the info 'outcome' 'won'; did you mean 'win'"):
         episodes.tick(step([[0, 0]] * 2, [[0, 0], [1, 1]], infos=[[{}, {}], [{"outcome": "win"}, {"outcome": "won"}]]))
 
 
