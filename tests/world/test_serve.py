@@ -203,7 +203,7 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
 
 def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, records = configured(tmp_path, "touchdown", "blue", "red"), tmp_path / "records"
-    serving = Serving(path, "--http", 0, "--records", records, "--slots", 3)
+    serving = Serving(path, "--http", 0, "--records", records, "--slots", 3, "--drain", 9)
     seen = json.dumps({"entities": {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}}).encode()
     outcomes = {"blue_0": {"outcome": "win"}, "red_0": {"outcome": "loss"}}
     with serving, HttpWire(serving.address) as wire:
@@ -235,7 +235,7 @@ def test_a_second_match_with_exchanged_seats_rates_both_sides(
     outcomes = {"blue_0": {"outcome": "win"}, "red_0": {"outcome": "loss"}}
     told = []
     for match in (0, 1):
-        serving = Serving(path, "--match", match, "--records", records)
+        serving = Serving(path, "--match", match, "--records", records, "--drain", 9)
         with serving, HttpWire(serving.address) as wire:
             wire.step("start", "a")
             assert wire.step("tick", "a", seen).status == 200
