@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(line)
     say(f"plan: {processes_text(plan.processes, len(plan.roles()))}")
     but = "; `arena train` refuses it, as it can deadlock" if refused else ""
-    warnings = logged.count + "\n".join(["", *lines]).count("\nwarning: ")
+    warnings = logged.count + sum(one.startswith("warning: ") for line in lines for one in line.splitlines())
     but = (f", with {pluralize(warnings, 'warning')}" if warnings else "") + but
     say(f"configuration {arguments.config}: valid{but}")
     return 0

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
-from arena.callbacks import made
 from arena.config.schema import CallbackEntry, TickRules
 from arena.errors import ConfigError, GameError, located, pluralize, shown
 from arena.game.api import Interface
@@ -156,7 +155,6 @@ def examine(
             if name in seated:
                 takes = "has no seat in these matches, can take those of later rounds or of evaluations"
         lines.append(f"policy {name}: {takes}")
-    made(plan.config.callbacks)
     for callback in map(CallbackEntry.of, plan.config.callbacks):
         lines.append(f"callback {callback.class_}: {pluralize(len(callback.options), 'option')}")
     return Preflight(layouts[0].interfaces, layouts[0].seats, findings, tuple(lines), layouts[0].hints)

@@ -141,7 +141,7 @@ def test_returns_of_the_same_games_rank_players_within_their_intervals() -> None
     assert missed <= 25, "5 % of 400 are 20; without Bonferroni 39"
     assert 8 <= missed_returns <= 35, "a single interval of 95 %"
     assert last == 400, "of a difference of 1 the games have a deviation of 0.2"
-    assert left >= 360, "a and b are not told apart"
+    assert left >= 360, "a and b are not separated"
 
 
 def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:

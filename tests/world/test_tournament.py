@@ -352,8 +352,10 @@ def test_players_of_one_seat_play_the_same_games_alone(games: Games) -> None:
     best, *others = data["players"]
     assert best["player"] == "high" and best["games"] == 64 and data["decided"]
     assert best["return_low"] < best["return"] < best["return_high"]
-    for row, apart in zip(others, (-2, -3), strict=True):  # exactly: what was drawn is the same for all
-        assert [row[name] for name in ("difference", "difference_low", "difference_high")] == pytest.approx([apart] * 3)
+    for row, expected in zip(others, (-2, -3), strict=True):  # exactly: what was drawn is the same for all
+        assert [row[name] for name in ("difference", "difference_low", "difference_high")] == pytest.approx(
+            [expected] * 3
+        )
     seats = [line["seats"][0] for line in JournalReader(games.folder.episodes)]
     earned = [seat["return"] - 3 for seat in seats if seat["policy"] == "high"]
     assert len({round(each, 6) for each in earned}) == 64, "no game is played twice"

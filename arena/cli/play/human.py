@@ -215,7 +215,8 @@ class Console:
             best = decision.options[int(np.argmax(shares))]
             advised = best.choice
             marked = [
-                f"{option} {'<' * (1e-11 < share < 0.01)}{percent(share)}{'*' if option is best else ''}"
+                # As `percent` does: what is not exactly 0 is shown as 1 % at least.
+                f"{option} {'<' if 1e-11 < share < 0.01 else ''}{percent(share)}{'*' if option is best else ''}"
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"

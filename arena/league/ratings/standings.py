@@ -83,7 +83,7 @@ class LeagueTable(NamedTuple):
     without_winner: Sequence[str] = ()  # a line for each game without winners: why it is not rated
     narrow: Narrow | None = None  # the leader of the first table, where its rating rests on few opponents
     contradictions: Sequence[Contradiction] = ()  # pairs whose lower player beats the upper one
-    # Whether every player has kept to one side, so that strengths are not known apart from what a side is worth.
+    # Whether every player has kept to one side, so that strength and the worth of a side cannot be separated.
     one_side: bool = False
     unmet: Sequence[str] = ()  # policies of the configuration that have not met any other in a game that counts
 

@@ -127,10 +127,9 @@ class Worker:
                     self._algorithm.load_state_dict(loaded.state)
                 except ConfigError as error:
                     changed = [text for text in run.text if own and text.startswith(f"{self._path}.options.")]
-                    found, generic, _ = error.message.partition("; they were learned with other spaces")
-                    if not generic or not changed:
+                    if not changed:
                         raise
-                    text = f"{found}; take back what this resume has changed: {', '.join(changed)}"
+                    text = f"{error.message}; this resume has changed {', '.join(changed)}"
                     raise ConfigError(text, path=error.path) from error
                 if self._run.tried and self._spec.saves and self._group.is_root:
                     self._tell_what_is_not_loaded(loaded.state)
@@ -141,11 +140,12 @@ class Worker:
     def _tell_what_is_not_loaded(self, saved: Mapping[str, Any]) -> None:
         now, digest = self._algorithm.state_dict(), self._checkpoints.digest
         if lost := [key for key in saved if key not in now or digest(now[key]) != digest(saved[key])]:
+            missing = listed([f"state[{key!r}]" for key in lost])
             text = (
-                f"load_state_dict(state) has not restored {listed([f'state[{key!r}]' for key in lost])}: state_dict()"
+                f"warning: policy {self._policy.name}: load_state_dict(state) has not restored {missing}: state_dict() "
+                "returns another value after it, so the next leg begins with that"
             )
-            text += " returns another value after it, so the next leg begins with that"
-            self._send(Notice(f"warning: policy {self._policy.name}: {text}"))
+            self._send(Notice(text))
 
     def _open_seats(self) -> tuple[SeatClient, ...]:
         """Opens a seat for each block of the match's lanes."""
