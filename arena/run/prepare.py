@@ -91,6 +91,8 @@ def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = Non
         boundaries.discard_after(run.folder, -1)  # of a run that was killed in this folder
         checksums.drop(run.folder.rounds)
         run.folder.rounds.unlink(missing_ok=True)
+    checksums.drop(run.folder.external)
+    run.folder.external.unlink(missing_ok=True)  # a client that reads it waits until the games listen again
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
     if run.plan.config.round_count > 1:

@@ -128,6 +128,7 @@ class Server:
         else:
             while (seconds := self._turn()) is not None:
                 self._woken.wait(seconds)
+        self._record(self.table.form(at_once=True))  # the games that the last turn has lost
         self._count()
         self._report()
 
@@ -155,13 +156,13 @@ class Server:
             self._drains = True
             if (drain := getattr(games, "drain", None)) is not None:
                 drain()
+        if self._deadline is not None and now >= self._deadline:  # requests from before `stop` were taken
+            return None
         if self._stopped and self._deadline is None:
             table.most, self._deadline = 0, now + self._drain_s
             if table.running:
                 running = pluralize(table.running, "running game")
                 self._say(f"asked to stop: {running} may go on for {self._drain_s:g} s, none may begin")
-        if self._deadline is not None and now >= self._deadline:
-            return None
         if tick is not None and not getattr(games, "idle", False):  # what the table could not take before the tick
             return 0.0
         if self._drains and table.running == 0:
@@ -215,7 +216,11 @@ class Server:
         answers = table.answers(self._actions, versions)
         if len(answers.slots):
             games.answer(answers)
-        if tick.finished:
+        self._record(tick)
+
+    def _record(self, tick: Tick | None) -> None:
+        """Takes the games that are over to the scoreboard, and to the records."""
+        if tick is not None and tick.finished:
             self._finished += tick.finished
             records = self._tracker.finish(tick.over, self._ticks)
             sides = self._match.sides or [(seat,) for seat in range(len(self._match.seats))]

@@ -21,8 +21,12 @@ from arena.config import Config, parse_config
 from arena.external import ExternalClosed, PolicyClient
 from arena.game.api import Interface
 from arena.records import checkpoint
+from arena.records.checksums import check_folder
 from arena.records.folder import RunFolder
+from arena.records.formats import ExternalPlace
 from arena.records.journal import JournalReader
+from arena.roles.root.progress import record_place
+from arena.run.prepare import begin, prepare
 from arena.run.resume import _differences
 from external_actors import HttpWire, request
 from external_connections import entities_of
@@ -233,6 +237,17 @@ def test_a_run_is_resumed_where_its_games_are_reached_otherwise(tmp_path: Path) 
     (place,) = json.loads(found.folder.external.read_text())
     assert place["address"].startswith("http://localhost:")
     assert [line["ticks"] for line in JournalReader(found.folder.metrics)] == [64, 128, 192]
+
+
+def test_clients_of_a_run_that_begins_again_wait_for_its_new_address(tmp_path: Path) -> None:
+    parsed = parse_config(config(), source="test")
+    run = prepare(parsed, ranks=1, run_dir=str(tmp_path / "run"), resume=False)
+    begin(run, resumable=True)
+    record_place(run.folder, ExternalPlace(0, 0, "http", "http://127.0.0.1:1/step", 1, "host", 1))
+    assert run.folder.external.exists()
+    begin(prepare(parsed, ranks=1, run_dir=str(tmp_path / "run"), resume=True), resumable=True)
+    assert not run.folder.external.exists()
+    check_folder(run.path)
 
 
 PROGRAM = {"command": ["{python}", "-c", "pass"], "groups": {"walker": {"agents": 1, "observations": [[1]]}}}
