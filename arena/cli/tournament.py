@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--episodes",
         type=positive_int,
         metavar="N",
-        help="at most N games (default: 10000); without opponents N games of each player (default: 100)",
+        help="at most N games (default: 10000); without opponents at least N games of each player (default: 100)",
     )
     parser.add_argument(
         "--error",
