@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
-from httptools import HttpParserError, HttpParserUpgrade
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from arena.external.access import Access
@@ -141,8 +141,13 @@ class HttpConnection(HttpToolsProtocol):
             self._bytes += len(part)
             try:
                 self.parser.feed_data(part)
-            except HttpParserUpgrade:
-                self._unsupported_upgrade_warning()  # and the request is answered as HTTP/1.1
+            except HttpParserUpgrade as offer:
+                if self.parser.get_method() == b"CONNECT":
+                    self._refuse(405, "method_not_allowed", "found CONNECT; this server is no proxy")
+                    return
+                rest = part[offer.args[0] :]
+                self._bytes -= len(rest)
+                data = self._decline_upgrade() + rest + data
             except HttpParserError:
                 self._refuse(400, "bad_request", "this is not HTTP/1.1")
             else:
@@ -151,6 +156,17 @@ class HttpConnection(HttpToolsProtocol):
                 elif len(self.pipeline) > _MOST_PIPELINED:
                     self._refuse(429, "too_many_requests", f"{_MOST_PIPELINED} requests of this connection wait")
 
+    def _decline_upgrade(self) -> bytes:
+        """Begins again with a request that offers another protocol, whose body httptools would skip (RFC 9110, 7.8).
+
+        Returns:
+            its request line and headers without the offer, for a new parser.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        kept = b"".join(b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        self.parser = HttpRequestParser(self)
+        return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, kept)
+
     def on_url(self, url: bytes) -> None:
         self._expect_head()  # another request may have been complete in these data
         super().on_url(url)
@@ -158,7 +174,7 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(414, "url_too_long", f"at most {_MOST_URL} bytes of a URL are taken")
 
     def on_headers_complete(self) -> None:
-        if self._refused:
+        if self._refused or self.parser.should_upgrade():
             return
         if len(self.headers) > _MOST_HEADERS:
             self._refuse(431, "headers_too_large", f"at most {_MOST_HEADERS} headers are taken")
@@ -184,7 +200,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if not self._refused:
+        if not (self._refused or self.parser.should_upgrade()):
             self._bytes, self.since = 0, None
             super().on_message_complete()
             if self.cycle.response_complete:  # before all of the request had come

@@ -369,11 +369,22 @@ def test_health_is_told_on_connections_beyond_the_limit() -> None:
         playing.until(is_free)
 
 
-def test_offer_of_another_protocol_is_ignored(wire: HttpWire) -> None:
-    offer = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__")
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_offer_of_another_protocol_is_ignored(protocol: str, wire: HttpWire) -> None:
+    offer = ("connection: Upgrade, HTTP2-Settings", f"upgrade: {protocol}", "http2-settings: AAMAAABkAAQAAP__")
     assert wire.step("start", "g", b"", *offer).status == 200
+    assert wire.step("tick", "g", SEEN, *offer).status == 200, "its body is read"
+    in_chunks = request("tick", "g", chunked(SEEN), "transfer-encoding: chunked", *offer)
+    wire.send(in_chunks + request("tick", "g", SEEN, *offer) + request("tick", "g", SEEN))
+    assert [wire.read().status for _ in range(3)] == [200] * 3
+    for byte in request("tick", "g", SEEN, *offer):
+        wire.send(bytes([byte]))
+    assert wire.read().status == 200
+    assert wire.step("end", "g", b'{"info": 1}', *offer).error == "bad_body", "nor is it lost at the end"
     with HttpWire(f"http://127.0.0.1:{wire.socket.getpeername()[1]}") as other:
         assert other.step("tick", "g", SEEN).status == 200
+        other.send(request("tick", "g", SEEN, path="localhost:80", method="CONNECT"))
+        assert (other.read().status, other.at_end()) == (405, True)
 
 
 @pytest.mark.slow
