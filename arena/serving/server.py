@@ -22,7 +22,7 @@ from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
-from arena.records.formats import lost_text
+from arena.records.formats import lost_and_refused
 from arena.records.journal import Journal
 from arena.records.outcome import contradicting_text, contradicts
 from arena.records.scoreboard import Scoreboard
@@ -139,6 +139,8 @@ class Server:
         while self._calls:
             self._calls.popleft()()
         again = games.poll(table)
+        for text in self._connection.take_notices():
+            self._say(text)
         for slot, reason in table.overdue():
             table.lose(slot, reason)
             games.drop(slot, reason)
@@ -239,7 +241,8 @@ class Server:
         counts = self.table.counts
         self._say(
             f"{self.table.running} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
-            f"{lost_text(counts.lost, counts.lost_by)}; {pluralize(counts.asks, 'action')} in "
+            f"{lost_and_refused(counts.lost, counts.lost_by, self._connection.refused_by())}; "
+            f"{pluralize(counts.asks, 'action')} in "
             f"{pluralize(self._batches, 'batch', 'batches')}"
         )
         for line in contradicting_text({self._match.env: self._contradicting} if self._contradicting else {}):

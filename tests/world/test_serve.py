@@ -157,10 +157,12 @@ def test_refused_requests_and_games_with_two_winners_are_counted(
             assert wire.step("end", name, json.dumps({"entities": stated}).encode()).status == 200
     (*_, counts) = JournalReader(tmp_path / "records" / "games.jsonl")
     assert (counts["begun"], counts["ended"], counts["refused"]) == (3, 3, 6)
-    assert (
-        "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has"
-        in capsys.readouterr().out
-    )
+    assert counts["refused_by"] == {"no_slot": 3, "unknown_entity": 3}
+    out = capsys.readouterr().out
+    assert "0 lost, 6 refused requests (3 no_slot, 3 unknown_entity); " in out
+    assert out.count("a request of the game 'a' is refused: unknown_entity: unknown entity 'green'; ") == 1
+    assert "is refused: no_slot" not in out, "clients ask again"
+    assert "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has" in out
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,10 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
     assert reasons == {"whole": None, "half": None, "broken": "policy_error"}
     (*_, counts) = JournalReader(tmp_path / "games.jsonl")
     assert (counts["lost"], counts["lost_by"]) == (1, {"policy_error": 1})
-    assert "3 games begun, 2 ended, 1 lost (1 policy_error); " in capsys.readouterr().out
+    assert (
+        "3 games begun, 2 ended, 1 lost (1 policy_error), 2 refused requests (1 policy_error, 1 unknown_game); "
+        in capsys.readouterr().out
+    )
 
 
 def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
