@@ -24,7 +24,7 @@ from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
 from arena.records.formats import lost_and_refused
 from arena.records.journal import Journal
-from arena.records.outcome import contradicting_text, contradicts
+from arena.records.outcome import contradicting_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.environment.episodes import GameTracker, Tracked
 from arena.serving.player import Player
@@ -225,8 +225,7 @@ class Server:
         if tick is not None and tick.finished:
             self._finished += tick.finished
             records = self._tracker.finish(tick.over, self._ticks)
-            sides = self._match.sides or [(seat,) for seat in range(len(self._match.seats))]
-            self._contradicting += sum(contradicts([seat.outcome for seat in one.seats], sides) for one in records)
+            self._contradicting += sum(one.contradicts for one in records)
             self.scoreboard.take(records)
             if self._journal is not None:
                 self._journal.extend(records)

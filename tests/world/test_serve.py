@@ -165,6 +165,22 @@ def test_refused_requests_and_games_with_two_winners_are_counted(
     assert "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has" in out
 
 
+def test_games_in_which_one_side_states_an_outcome_count_for_neither(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = Serving(configured(tmp_path, "touchdown", "blue", "red"), "--http", 0, "--games", 3)
+    with serving, HttpWire(serving.address) as wire:
+        seen = {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}
+        for name, ends in (("a", {"red_0": "win"}), ("b", {"blue_0": "win", "red_0": "loss"}), ("c", {"red_0": "win"})):
+            wire.step("start", name)
+            assert wire.step("tick", name, json.dumps({"entities": seen}).encode()).status == 200
+            stated = {entity: {"outcome": end} for entity, end in ends.items()}
+            assert wire.step("end", name, json.dumps({"entities": stated}).encode()).status == 200
+    serving.served.show_results(3)
+    blue, red = [line for line in capsys.readouterr().out.splitlines() if ", as configured: " in line]
+    assert ": 3 episodes, won 100.0 %" in blue and ": 3 episodes, won 0.0 %" in red
+
+
 @pytest.mark.parametrize(
     ("policies", "text"), [(("blue", "blue"), "against itself, "), (("blue", "red"), "won 100.0 %")]
 )
