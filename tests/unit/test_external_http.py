@@ -739,6 +739,11 @@ def test_games_of_several_entities_in_json() -> None:
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
         form = b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}'
         assert all(form in wire.step("tick", data=data).body for data in (b"", b"[]", b" null", b"3"))
+        empty = wire.step("tick", data=b"").body
+        assert b"the body is empty: this game has several entities; expected" in empty
+        detail = json.loads(wire.step("tick", data=json.dumps({"hero": seen}).encode()).body)["detail"]
+        assert detail.startswith("hero: unknown key 'hero'") and detail.endswith("; put entities below `entities`")
+        assert "below `entities`" not in json.loads(wire.step("tick", data=b'{"villain": {}}').body)["detail"]
         for data in (b"hero", b"[" * 100_000):
             assert b"the body is no JSON" in wire.step("tick", data=data).body
         assert form in wire.step("end", data=b"[]").body
