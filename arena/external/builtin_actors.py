@@ -119,16 +119,22 @@ class JsonActor(BuiltinActor):
         if len(self.links) > 1 and not data.lstrip().startswith(b"{"):
             with suppress(ValueError, RecursionError):  # broken JSON is refused as such below
                 msgspec.json.decode(data or b"0")
-                self._parts(_Body())  # raises: its message names the entities
-        body: _Body = _decoded(_body, data)
+                self._parts(_Body(), "" if data else "the body is empty: ")  # raises: its message names the entities
+        try:
+            body: _Body = _decoded(_body, data)
+        except ExternalError as error:
+            if any(error.message.startswith(f"{name}: unknown key") for name in self.links):
+                raise ExternalError("bad_body", f"{error.message}; put entities below `entities`") from None
+            raise
         return body
 
-    def _parts(self, body: _Body) -> dict[str, _Part]:
+    def _parts(self, body: _Body, fault: str = "") -> dict[str, _Part]:
         if body.entities is not None:
             return body.entities
         if len(self.links) > 1:
             parts = ", ".join(f'"{name}": {{...}}' for name in self.links)
-            raise ExternalError("bad_body", f'this game has several entities; expected {{"entities": {{{parts}}}}}')
+            form = f'this game has several entities; expected {{"entities": {{{parts}}}}}'
+            raise ExternalError("bad_body", fault + form)
         return dict.fromkeys(self.links, body)
 
     def _apply(self, parts: dict[str, _Part]) -> list[tuple[EntityLink, Forward]]:

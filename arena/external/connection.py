@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -89,8 +90,8 @@ class Connection:
         no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()
         self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
-        self._counted = Counts()
-        self._refused = 0  # requests of games that were replaced
+        self._refused = Counter[str]()  # by code, requests of games that were replaced
+        self._counted = Counts(), Counter[str]()
         self.pause(True)
 
     def _open(self) -> ExternalGames:
@@ -123,14 +124,19 @@ class Connection:
     @property
     def uncounted(self) -> bool:
         """Whether something has happened since the last line of `games.jsonl`."""
-        return self.table.counts != self._counted
+        return (self.table.counts, self.refused_by()) != self._counted
+
+    def refused_by(self) -> Counter[str]:
+        """The number of refused requests by code, since the run began or was resumed."""
+        return self._refused + Counter(getattr(self.games, "refused_by", self.table.counts.refused_by))
 
     def counts(self, match: int, tick: int) -> GamesLine:
         """A line of `games.jsonl`; its answer times are those since the line before."""
         from arena.records.formats import GamesLine, Waits
 
         table, counts = self.table, self.table.counts
-        self.counted_at, self._counted = time.monotonic(), replace(counts)
+        self.counted_at, refused = time.monotonic(), self.refused_by()
+        self._counted = replace(counts), refused
         waits = np.array(table.waits) * 1000
         table.waits.clear()
         report = getattr(self.games, "report", None)
@@ -141,9 +147,16 @@ class Connection:
             held=table.running,
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
-            **{**asdict(counts), "refused": self._refused + getattr(self.games, "refused", counts.refused)},
+            refused=refused.total(),
+            **{**asdict(counts), "refused_by": dict(refused)},
             **({} if report is None else report()),
         )
+
+    def take_notices(self) -> Iterator[str]:
+        """What the games have to say to the user, each once."""
+        notices = getattr(self.games, "notices", ())
+        while notices:
+            yield notices.popleft()
 
     def pause(self, on: bool) -> None:
         """Stops the clocks of all games, or lets them go on."""
@@ -153,7 +166,7 @@ class Connection:
     def remake(self) -> None:
         """Replaces games that have failed while they were played; the table, whose games are all lost, stays."""
         self.close("failed")
-        self._refused += getattr(self.games, "refused", 0)
+        self._refused += Counter(getattr(self.games, "refused_by", {}))
         self.games = self._open()
         self.games.pause(False)
 

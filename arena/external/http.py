@@ -46,7 +46,7 @@ class HttpGames(RequestQueue):
         Options: what `arena list` shows.
         policies: by entity, the name of the policy that plays it.
         clone: see `RemoteModel.clone`; set before `open`.
-        metrics: of `GET /metrics`.
+        metrics: of `GET /metrics`; `notices`: theirs.
         most_connections: at the same time; one address may have half of them.
 
     Raises:
@@ -61,6 +61,7 @@ class HttpGames(RequestQueue):
         self._actor, interface = settings.actor_and_interface()
         super().__init__(interface)
         self.metrics = Metrics()
+        self.notices = self.metrics.notices
         self.clone: Clone | None = None
         self.drain_s, self.most_connections = settings.drain_s, 0
         self._access = Access(settings.host, settings.token_file, settings.insecure, settings.allowed_hosts)
@@ -140,9 +141,9 @@ class HttpGames(RequestQueue):
         )
 
     @property
-    def refused(self) -> int:
-        """The number of refused requests: most never reach the table."""
-        return self.metrics.refused
+    def refused_by(self) -> dict[str, int]:
+        """The numbers of refused requests by code: most never reach the table."""
+        return dict(self.metrics.refused_by)
 
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
         """Calls `turn` on the server's loop whenever a request has come; see `ServerLoop.take_turns`."""

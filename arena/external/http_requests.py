@@ -75,13 +75,18 @@ class Requests:
                 elif path == "/readyz" and not sessions.ready:
                     status, body = 503, b"not ready"
         except RequestError as refused:
-            status, body = STATUS_OF[refused.code], refused.body(name or _sent_name(scope["headers"], self._later))
-            content, closes = _JSON + _HEADERS.get(refused.code, refused.headers), refused.code == "too_large"
+            code, game = refused.code, name or _sent_name(scope["headers"], self._later)
+            status, body = STATUS_OF[code], refused.body(game)
+            content, closes = _JSON + _HEADERS.get(code, refused.headers), code == "too_large"
+            if kind:
+                sessions.metrics.refused_by[code] += 1
+                # With 503 the request is right: clients send it again each second.
+                if status != 503 and sessions.metrics.note_refusal(code, refused.detail, game):
+                    sessions.requests.ring()
         except _Gone:
             return None
         if kind:
             sessions.metrics.requests[kind, status] += 1
-            sessions.metrics.refused += status != 200
             if kind != "step":
                 sessions.metrics.answer_seconds.add(time.monotonic() - since)
         return status, content, body, closes

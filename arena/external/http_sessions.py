@@ -55,7 +55,7 @@ class RequestError(Exception):
 
     def __init__(self, code: str, detail: str, *, reason: str = "", headers: bytes = b"") -> None:
         super().__init__(code)
-        self.code, self.headers = code, headers
+        self.code, self.detail, self.headers = code, detail, headers
         self._body = {"error": code, "detail": detail, "game_id": None, **({"reason": reason} if reason else {})}
 
     def body(self, game: str | None) -> bytes:

@@ -31,6 +31,7 @@ class ExternalGames(Protocol):
     - `report()`, further fields of a line of `games.jsonl`, and `files`, paths that are named in `external.json`;
     - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
       `answer_s` are not applied then;
+    - `notices`, a deque of sentences for the user, whose reader removes them;
     - `own_limits`, true if the connection applies `idle_s` and `answer_s` itself.
 
     Attributes:

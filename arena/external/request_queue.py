@@ -320,7 +320,7 @@ def _pass_together(requests: Sequence[_Request], table: Slots) -> bool:
         masks = None if all(ask.mask is None for ask in asks) else np.array([ask.mask for ask in asks])
         table.ask_rows(np.array(slots), entity, observations, rewards=rewards, masks=masks)
     except (ValueError, ExternalError) as error:  # a ValueError: arrays of different shapes
-        table.counts.refused -= getattr(error, "code", "not_yet") != "not_yet"  # counted when it is passed on alone
+        table.counts.refuse(getattr(error, "code", "not_yet"), -1)  # counted when it is passed on alone
         return False
     for request, (_, _, answered) in zip(requests, rows, strict=True):
         request.game._waiting[entity] = answered, request.settled

@@ -107,13 +107,18 @@ class Counts:
     ended: int = 0
     lost: int = 0
     lost_by: dict[str, int] = field(default_factory=dict)  # the same by reason
-    refused: int = 0
+    refused_by: dict[str, int] = field(default_factory=dict)  # refused requests by code
     asks: int = 0  # requests for an action
     given: int = 0  # actions that games have chosen themselves
     void: int = 0
     ticks: int = 0
     empty_ticks: int = 0
     asking: int = 0  # slots that have asked, over all ticks
+
+    def refuse(self, code: str, times: int = 1) -> None:
+        """Counts a refused request, unless it only comes too early."""
+        if code != "not_yet":
+            self.refused_by[code] = self.refused_by.get(code, 0) + times
 
 
 def _counts_refusals(request: Callable[Concatenate[Slots, _P], _R]) -> Callable[Concatenate[Slots, _P], _R]:
@@ -124,7 +129,7 @@ def _counts_refusals(request: Callable[Concatenate[Slots, _P], _R]) -> Callable[
         try:
             return request(table, *args, **kwargs)
         except ExternalError as error:
-            table.counts.refused += error.code != "not_yet"
+            table.counts.refuse(error.code)
             raise
 
     return counted

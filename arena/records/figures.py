@@ -27,7 +27,7 @@ _WHOLE: dict[Outcome, Shares] = {"win": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0)
 _ENDS = ("_mean", "_min", "_max")
 _COLLECTED = 1000  # numbers, at most, that are collected before they are summed
 ENOUGH = 8  # repetitions, at least, before games are called all alike
-_seats, _length = attrgetter("seats"), attrgetter("length")
+_seats, _length, _contradicts = map(attrgetter, ("seats", "length", "contradicts"))
 _policy, _entities, _return, _outcome = map(attrgetter, ("policy", "entities", "return_", "outcome"))
 
 
@@ -60,6 +60,8 @@ def results_of(episodes: Sequence[EpisodeRecord]) -> dict[str, Results]:
         return {}
     seats = list(chain.from_iterable(all_seats))
     policies, entities, outcomes = (list(map(read, seats)) for read in (_policy, _entities, _outcome))
+    if any(map(_contradicts, episodes)):
+        outcomes = [None if episode.contradicts else seat.outcome for episode in episodes for seat in episode.seats]
     count = len(all_seats[0])
     if policies != policies[:count] * len(episodes) or entities != entities[:count] * len(episodes):
         parts: dict[str, list[Results]] = {}

@@ -20,7 +20,7 @@ import msgspec
 
 from arena.config.league import Elo, Half
 from arena.config.matches import Match
-from arena.errors import ConfigError, parser_text, percent
+from arena.errors import ConfigError, parser_text, percent, pluralize
 from arena.plan.plan import Plan, RoleKind
 from arena.records import checkpoint, checksums
 from arena.records.atomic import regular
@@ -213,6 +213,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     lost: int  # games that ended without reporting it
     lost_by: dict[str, int] = {}  # the same by reason, as in `episodes.jsonl`; empty in lines of earlier versions
     refused: int  # requests that got an error; over HTTP, answers other than 200
+    refused_by: dict[str, int] = {}  # the same by code; empty in lines of earlier versions
     asks: int
     given: int
     void: int
@@ -230,7 +231,8 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
         share = self.asking / max(1, self.ticks) / slots
         text = (
             f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun and "
-            f"{lost_text(self.lost, self.lost_by)} since the last start; {percent(share)} of the slots ask per tick"
+            f"{lost_and_refused(self.lost, self.lost_by, self.refused_by)} since the last start; "
+            f"{percent(share)} of the slots ask per tick"
         )
         if isinstance(self.links, list) and self.seconds:
             handovers = sum(link.handovers for link in self.links) / self.seconds
@@ -238,10 +240,15 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
 
-def lost_text(count: int, reasons: Mapping[str, int]) -> str:
-    """How many games were lost, and why: `3 lost (2 expired, 1 timeout)`."""
-    each = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
-    return f"{count} lost ({each})" if each else f"{count} lost"
+def lost_and_refused(lost: int, lost_by: Mapping[str, int], refused_by: Mapping[str, int]) -> str:
+    """How many games were lost and why: `3 lost (2 expired, 1 timeout)`; then, if there are any, refused requests."""
+
+    def with_reasons(text: str, reasons: Mapping[str, int]) -> str:
+        each = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+        return f"{text} ({each})" if each else text
+
+    found, refused = with_reasons(f"{lost} lost", lost_by), sum(refused_by.values())
+    return f"{found}, {with_reasons(pluralize(refused, 'refused request'), refused_by)}" if refused else found
 
 
 class PlannedSeat(msgspec.Struct, frozen=True):

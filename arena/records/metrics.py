@@ -54,6 +54,7 @@ class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cut: bool = False
     """Whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result."""
     ranked: bool = False  # whether a game of more than two sides ranks them all by their returns
+    contradicts: bool = False  # whether the stated outcomes of its two sides do not fit: they count in no result
     game: str | None = None  # the name that an external game has outside of the arena
     lost: bool | str = False
     """Why an external game ended without reporting it, see `docs/external-games.md`; such a game is `cut` too. True in

@@ -32,7 +32,7 @@ _MOST_CELLS = 1_000_000
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
 _QUARTILES = 0.25, 0.75
 OUTCOMES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
-_NUMBERS = attrgetter("round", "match", "tick", "length", "terminated", "truncated", "cut", "ranked")
+_NUMBERS = attrgetter("round", "match", "tick", "length", "terminated", "truncated", "cut", "ranked", "contradicts")
 _PLACE = attrgetter("round", "match", "lane", "episode")
 
 
@@ -136,8 +136,8 @@ class EpisodeRows:
         def whole(values: Iterable[int], of: Sequence[Any] = episodes) -> Ints:
             return np.fromiter(values, np.int64, len(of))
 
-        numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, episodes)), np.int64, 8 * len(episodes))
-        round_, match, tick, length, terminated, truncated, cut, ranked = numbers.reshape(-1, 8).T
+        numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, episodes)), np.int64, 9 * len(episodes))
+        round_, match, tick, length, terminated, truncated, cut, ranked, contradicts = numbers.reshape(-1, 9).T
         env = whole(map(self._envs.__getitem__, map(attrgetter("env"), episodes)))
         counts = whole(map(len, map(attrgetter("seats"), episodes)))
         policy = whole(map(self._policies.__getitem__, map(attrgetter("policy"), seats)), seats)
@@ -151,7 +151,8 @@ class EpisodeRows:
         columns = env, round_, match, tick, length, sizes, counts, terminated != 0, truncated != 0, cut != 0
         for column, values in zip(self._rows, columns, strict=True):
             column.extend(values)
-        for column, values in zip(self._seats, (policy, entities, outcome, returns), strict=True):
+        rated = np.where(np.repeat(contradicts, counts) != 0, OUTCOMES[None], outcome)
+        for column, values in zip(self._seats, (policy, entities, rated, returns), strict=True):
             column.extend(values)
         same = length == int(self._rows[4].values[0]) if len(episodes) else length
         kind, of_seat = _mixed(env, round_, match, counts, cut, ranked, same), _mixed(policy, outcome, idle)

@@ -13,7 +13,7 @@ from arena.config.matches import policy_of
 from arena.config.members import players
 from arena.config.schema import Policy
 from arena.league.rounds_file import ticks_before
-from arena.records.formats import PlanFile, ProfiledRole, ProfileFile, lost_text
+from arena.records.formats import PlanFile, ProfiledRole, ProfileFile, lost_and_refused
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.read_run import RunFiles
@@ -160,7 +160,7 @@ def summarize(files: RunFiles) -> Summary:
         policies=len(config.policies),
         episodes=episodes.results,
         cut=int(np.count_nonzero(episodes.cut)),
-        lost=lost_text(sum(episodes.lost.values()), episodes.lost) if episodes.lost else "",
+        lost=lost_and_refused(sum(episodes.lost.values()), episodes.lost, {}) if episodes.lost else "",
         updates=files.updates.counts.total(),
         samples=sum(update.samples for update in newest.values()),
         faults=len(files.faults),

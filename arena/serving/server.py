@@ -22,9 +22,9 @@ from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
-from arena.records.formats import lost_text
+from arena.records.formats import lost_and_refused
 from arena.records.journal import Journal
-from arena.records.outcome import contradicting_text, contradicts
+from arena.records.outcome import contradicting_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.environment.episodes import GameTracker, Tracked
 from arena.serving.player import Player
@@ -139,6 +139,8 @@ class Server:
         while self._calls:
             self._calls.popleft()()
         again = games.poll(table)
+        for text in self._connection.take_notices():
+            self._say(text)
         for slot, reason in table.overdue():
             table.lose(slot, reason)
             games.drop(slot, reason)
@@ -223,8 +225,7 @@ class Server:
         if tick is not None and tick.finished:
             self._finished += tick.finished
             records = self._tracker.finish(tick.over, self._ticks)
-            sides = self._match.sides or [(seat,) for seat in range(len(self._match.seats))]
-            self._contradicting += sum(contradicts([seat.outcome for seat in one.seats], sides) for one in records)
+            self._contradicting += sum(one.contradicts for one in records)
             self.scoreboard.take(records)
             if self._journal is not None:
                 self._journal.extend(records)
@@ -239,7 +240,8 @@ class Server:
         counts = self.table.counts
         self._say(
             f"{self.table.running} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
-            f"{lost_text(counts.lost, counts.lost_by)}; {pluralize(counts.asks, 'action')} in "
+            f"{lost_and_refused(counts.lost, counts.lost_by, self._connection.refused_by())}; "
+            f"{pluralize(counts.asks, 'action')} in "
             f"{pluralize(self._batches, 'batch', 'batches')}"
         )
         for line in contradicting_text({self._match.env: self._contradicting} if self._contradicting else {}):

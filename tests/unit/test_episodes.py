@@ -160,6 +160,19 @@ def test_truncation_by_the_game_is_not_a_cut() -> None:
     assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
 
 
+@pytest.mark.parametrize(
+    ("stated", "contradicts"),
+    [("ww", True), ("ll", True), ("w-", True), ("-l", True), ("wd", True), ("wl", False), ("dd", False), ("--", False)],
+)
+def test_stated_outcomes_that_do_not_fit_are_marked(stated: str, contradicts: bool) -> None:
+    names = {"w": "win", "l": "loss", "d": "draw"}
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[1, 1]], infos=[[{"outcome": names[one]} if one in names else {} for one in stated]]))
+    record = finish_one(episodes, 0, 1)
+    assert [seat.outcome for seat in record.seats] == [names.get(one) for one in stated], "as stated"
+    assert record.contradicts is contradicts
+
+
 # Metrics
 
 

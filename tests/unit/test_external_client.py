@@ -108,7 +108,7 @@ def test_a_wrong_call_is_refused_by_its_code_and_the_episode_goes_on(playing: Pl
         client.log_action("a", SEEN, 1)
         client.end_episode("a", SEEN, truncated=True, info={"outcome": "draw"})
         assert refused(lambda: client.get_action("a", SEEN)) == "unknown_game"
-    assert playing.table.counts.refused == 0
+    assert playing.table.counts.refused_by == {}
     game = playing.account()
     assert game.outcomes == {0: "draw"} and game.lengths.tolist() == [2] and game.returns.tolist() == [3.0]
 

@@ -35,6 +35,7 @@ from arena.external.builtin_actors import Codec, raw_actor
 from arena.external.connection import Connection
 from arena.external.http import HttpGames
 from arena.external.http_connection import RepeatedRecords
+from arena.external.http_metrics import Metrics
 from arena.game.api import Interface
 from arena.game.spaces import flatten
 from arena.plan.build import make_plan
@@ -749,6 +750,11 @@ def test_games_of_several_entities_in_json() -> None:
         assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
         form = b'expected {\\"entities\\": {\\"hero\\": {...}, \\"rival\\": {...}}}'
         assert all(form in wire.step("tick", data=data).body for data in (b"", b"[]", b" null", b"3"))
+        empty = wire.step("tick", data=b"").body
+        assert b"the body is empty: this game has several entities; expected" in empty
+        detail = json.loads(wire.step("tick", data=json.dumps({"hero": seen}).encode()).body)["detail"]
+        assert detail.startswith("hero: unknown key 'hero'") and detail.endswith("; put entities below `entities`")
+        assert "below `entities`" not in json.loads(wire.step("tick", data=b'{"villain": {}}').body)["detail"]
         for data in (b"hero", b"[" * 100_000):
             assert b"the body is no JSON" in wire.step("tick", data=data).body
         assert form in wire.step("end", data=b"[]").body
@@ -924,11 +930,44 @@ def test_refused_requests_of_replaced_games_stay_counted() -> None:
             connection.pause(False)
             with HttpWire(connection.games.address) as wire:
                 assert wire.step("tick", "none").status == 404
-            assert connection.counts(0, 0).refused == expected
+            assert connection.uncounted
+            line = connection.counts(0, 0)
+            assert (line.refused, line.refused_by) == (expected, {"unknown_game": expected})
+            assert not connection.uncounted
             connection.remake()
-            assert connection.counts(0, 0).refused == expected
+            assert connection.counts(0, 0).refused_by == {"unknown_game": expected}
     finally:
         connection.close("over")
+
+
+def test_notice_of_a_refusal_comes_once_a_minute_for_each_code() -> None:
+    clock = Clock()
+    metrics, said = Metrics(clock), []
+    for code, game, detail, seconds in (
+        *(("bad_body", f"game-{number}", f"first\nof {number}", 1.0) for number in range(40)),
+        ("missing_game_id", None, "no name", 21.0),
+        ("bad_body", "late", "again", 0.0),
+    ):
+        metrics.refused_by[code] += 1
+        said.append(metrics.note_refusal(code, detail, game))
+        clock.now += seconds
+    assert [place for place, one in enumerate(said) if one] == [0, 40, 41]
+    assert [*metrics.notices] == [
+        "a request of the game 'game-0' is refused: bad_body: first of 0 (1 bad_body so far)",
+        "a request is refused: missing_game_id: no name (1 missing_game_id so far)",
+        "a request of the game 'late' is refused: bad_body: again (41 bad_body so far)",
+    ]
+
+
+def test_refusals_are_counted_by_code_and_rung_for(wire: HttpWire, playing: Playing) -> None:
+    rung: list[None] = []
+    playing.games.ring = lambda: rung.append(None)
+    for _ in range(3):
+        assert wire.step("tick", "none").error == "unknown_game"
+    assert len(rung) == len(playing.games.notices) == 1
+    wire.send(request(None, None, path="/nothing", method="GET"))
+    assert wire.read().status == 404
+    assert playing.games.refused_by == {"unknown_game": 3}, "pages are not of games"
 
 
 def test_occupied_port_is_a_configuration_error() -> None:

@@ -231,4 +231,4 @@ def test_stale_poll_results_do_not_enter_the_next_game() -> None:
         env.begun_anew.set()
         assert env.hear("a") == {"hero": 0}
         time.sleep(0.05)
-        assert playing.error is None and not playing.table.counts.refused
+        assert playing.error is None and not playing.table.counts.refused_by

@@ -607,7 +607,7 @@ def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
     requests.begin(late, accept)
     requests.poll(table)
     assert (waiting.slot, late.slot) == (0, None)
-    assert table.counts.refused == 0, "waiting is no refusal"
+    assert table.counts.refused_by == {}, "waiting is no refusal"
 
 
 def test_requests_from_one_that_fails_on_are_refused_at_the_end() -> None:

@@ -338,6 +338,16 @@ def test_columns_of_episodes_hold_numbers_of_any_size() -> None:
     assert table.of("b").shares.tolist() == [[0, 0, 1]] * 4 and len(table.of("c").episode) == 0
 
 
+def test_outcomes_that_do_not_fit_are_no_decided_games() -> None:
+    rows = EpisodeRows()
+    for number, contradicts in enumerate((False, True)):
+        seats = (SeatRecord("a", (0,), 1.5, "win"), SeatRecord("b", (1,), 0.0, None if contradicts else "loss"))
+        episode = EpisodeRecord(0, 0, "e", 0, number, 1 + number, 1, True, False, seats, contradicts=contradicts)
+        rows.take([episode], np.array([1]))
+    for name in "ab":
+        assert rows.table().of(name).decided.tolist() == [True, False]
+
+
 def test_appearances_are_the_means_of_a_slow_sum() -> None:
     rng, episodes, ends = np.random.default_rng(1), list[EpisodeRecord](), [None, "win", "draw", "loss"]
     for number in range(300):

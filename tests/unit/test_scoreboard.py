@@ -42,6 +42,15 @@ def test_draws_are_games_and_episodes_without_outcome_are_not() -> None:
     assert (blue.episodes, blue.games.count, blue.win_rate) == (5, 4, 0.25)
 
 
+def test_outcomes_that_do_not_fit_count_for_neither_side() -> None:
+    wrong = msgspec.structs.replace(episode(seat("blue", 1, None), seat("red", 0, "win")), contradicts=True)
+    board = Scoreboard()
+    board.take([wrong, episode(seat("blue", 1, "win"), seat("red", 0, "loss")), wrong])
+    blue, red = board.policies["blue"], board.policies["red"]
+    assert (blue.episodes, blue.games.count, blue.wins) == (3, 1, 1)
+    assert (red.episodes, red.games.count, red.wins, red.losses) == (3, 1, 0, 1)
+
+
 @given(st.lists(st.integers(-1000, 1000), max_size=350), st.integers(0, 350))
 def test_series_in_parts_equals_slices_of_the_whole(values: list[int], cut: int) -> None:
     series = Series()

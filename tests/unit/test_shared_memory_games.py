@@ -266,6 +266,7 @@ def test_a_killed_simulator_is_started_again() -> None:
         asks = playing.table.counts.asks
         playing.until(lambda: playing.table.counts.asks > asks + 50)
         assert playing.table.counts.lost >= 3
+        assert playing.table.counts.lost_by == {"crashed": playing.table.counts.lost}
         assert playing.games.address.endswith(f", {playing.games._simulators[1].link.pid}"), "of the new program"
         os.kill(playing.games._simulators[1].link.pid, signal.SIGKILL)
         playing.until(lambda: playing.error is not None)
@@ -277,6 +278,23 @@ def test_a_number_that_is_not_finite_names_the_key_that_starts_the_simulator_aga
     with Playing(games("nan"), 10) as playing:
         playing.until(lambda: playing.error is not None)
     assert "walker.reward: found nan, expected a finite number; `restarts: 2` in `kwargs`" in str(playing.error)
+
+
+@pytest.mark.slow
+def test_lives_of_a_simulator_that_writes_nan_are_lost_by_bad_data() -> None:
+    with Playing(games("nan", restarts=1), 10) as playing:
+        playing.until(lambda: playing.error is not None)
+        counts = playing.table.counts
+    assert counts.lost_by == {"bad_data": counts.lost} and counts.lost > 0
+
+
+def test_a_simulator_started_by_hand_is_waited_for_in_words(tmp_path: Path) -> None:
+    made = games(command=None, environment=None, attach="by-hand", folder=str(tmp_path))
+    made.open(5, lambda: None)
+    try:
+        assert [*made.notices] == [f"waits for a program started with `--memory-path {made.address}`"]
+    finally:
+        made.close("over")
 
 
 @pytest.mark.slow

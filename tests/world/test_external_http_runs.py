@@ -165,6 +165,7 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path, monkeypa
             expected = f'arena_games_lost_total{{reason="expired"}} {vanish}\n'.encode()
             while expected not in get(wire, "/metrics"):
                 time.sleep(0.05)
+            assert wire.step("tick", "game-0", b"{").error == "unknown_game"
         until = time.monotonic() + 60
         while time.monotonic() < until and not told:
             recorded = sum("lost" in one for one in lines(folder.episodes))
@@ -182,6 +183,11 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path, monkeypa
     (*_, last) = JournalReader(found.folder.games)
     assert last["begun"] == last["ended"] + last["lost"] + last["held"]
     assert (last["lost"], last["lost_by"], last["ended"]) == (vanish, {"expired": vanish}, 10)
+    assert last["refused"] == sum(last["refused_by"].values()) and last["refused_by"]["unknown_game"] == 1
+    assert (
+        found.shown.count("match 0: a request of the game 'game-0' is refused: unknown_game: this game is over: ") == 1
+    )
+    assert " refused request" in found.scoreboard.games[0] and "1 unknown_game" in found.scoreboard.games[0]
     assert {line["lost"] for line in lost.values()} == {"expired"}
 
 

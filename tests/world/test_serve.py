@@ -157,10 +157,28 @@ def test_refused_requests_and_games_with_two_winners_are_counted(
             assert wire.step("end", name, json.dumps({"entities": stated}).encode()).status == 200
     (*_, counts) = JournalReader(tmp_path / "records" / "games.jsonl")
     assert (counts["begun"], counts["ended"], counts["refused"]) == (3, 3, 6)
-    assert (
-        "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has"
-        in capsys.readouterr().out
-    )
+    assert counts["refused_by"] == {"no_slot": 3, "unknown_entity": 3}
+    out = capsys.readouterr().out
+    assert "0 lost, 6 refused requests (3 no_slot, 3 unknown_entity); " in out
+    assert out.count("a request of the game 'a' is refused: unknown_entity: unknown entity 'green'; ") == 1
+    assert "is refused: no_slot" not in out, "clients ask again"
+    assert "not rated: 2 games of 'game' in which both sides won, both lost, or only one side has" in out
+
+
+def test_games_in_which_one_side_states_an_outcome_count_for_neither(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = Serving(configured(tmp_path, "touchdown", "blue", "red"), "--http", 0, "--games", 3)
+    with serving, HttpWire(serving.address) as wire:
+        seen = {name: {"observation": [0, 0, 0, 0]} for name in ("blue_0", "red_0")}
+        for name, ends in (("a", {"red_0": "win"}), ("b", {"blue_0": "win", "red_0": "loss"}), ("c", {"red_0": "win"})):
+            wire.step("start", name)
+            assert wire.step("tick", name, json.dumps({"entities": seen}).encode()).status == 200
+            stated = {entity: {"outcome": end} for entity, end in ends.items()}
+            assert wire.step("end", name, json.dumps({"entities": stated}).encode()).status == 200
+    serving.served.show_results(3)
+    blue, red = [line for line in capsys.readouterr().out.splitlines() if ", as configured: " in line]
+    assert ": 3 episodes, won 100.0 %" in blue and ": 3 episodes, won 0.0 %" in red
 
 
 @pytest.mark.parametrize(
@@ -198,7 +216,10 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
     assert reasons == {"whole": None, "half": None, "broken": "policy_error"}
     (*_, counts) = JournalReader(tmp_path / "games.jsonl")
     assert (counts["lost"], counts["lost_by"]) == (1, {"policy_error": 1})
-    assert "3 games begun, 2 ended, 1 lost (1 policy_error); " in capsys.readouterr().out
+    assert (
+        "3 games begun, 2 ended, 1 lost (1 policy_error), 2 refused requests (1 policy_error, 1 unknown_game); "
+        in capsys.readouterr().out
+    )
 
 
 def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ _LEARNED_HANDOVERS = 64  # with rows, after which the groups that are registered
 _LOOK_S = 0.25  # between two looks at programs that wait for their turn
 _PATIENCE_S = 25.0  # a program may end by itself that waits longer for its turn: published ones do after 30 s
 _MOST_IMPATIENT, _WINDOW_S = 5, 600.0
+_REASONS = {PeerGone: "crashed", PeerSilent: "timeout", LayoutError: "bad_data"}  # why the games of a link are lost
 _SEEDS = 2**24  # values of `seed_property`: whole numbers that float32 represents exactly
 
 
@@ -39,6 +40,7 @@ class SharedMemoryGames:
 
     Attributes:
         Options: what `arena list` shows.
+        notices: see `ExternalGames`.
 
     Raises:
         ConfigError: an argument is wrong, or the interface cannot be learned.
@@ -58,6 +60,7 @@ class SharedMemoryGames:
         self._lives = Lives(groups, settings.split, settings.unseen)
         self._simulators = [_Simulator(number) for number in range(settings.simulators)]
         self._warned = False  # of `max_step` without `done`
+        self.notices: deque[str] = deque()
 
     def _learn_groups(self) -> tuple[GroupSpec, ...]:
         """Starts one simulator, and takes the groups that it registers in its first hand-overs."""
@@ -118,6 +121,8 @@ class SharedMemoryGames:
         messages = settings.messages(float(seed % _SEEDS))
         messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
         driver = settings.driver(simulator.number, seed, messages, simulator.output)
+        if settings.attach is not None:
+            self.notices.append(f"waits for a program started with `--memory-path {driver.first_path}`")
         try:
             driver.give(reset=True)
         except BaseException:
@@ -266,7 +271,8 @@ class SharedMemoryGames:
         times.append(now)
         before = simulator.counts()
         driver.abandon()
-        lost = self._lives.lose(table, simulator.number)
+        reason = next((why for kind, why in _REASONS.items() if isinstance(error, kind)), "failed")
+        lost = self._lives.lose(table, simulator.number, reason)
         simulator.requests = simulator.rows = simulator.failure = None
         simulator.waiting.clear()
         with _numbered(simulator):

@@ -216,14 +216,14 @@ class Lives:
                     life.slot = None
                     return
 
-    def lose(self, table: Slots, simulator: int) -> list[int]:
+    def lose(self, table: Slots, simulator: int, reason: str) -> list[int]:
         """All agents of a simulator are gone; returns the slots of their lives."""
         lost = []
         for (owner, _), living in self._living.items():
             if owner == simulator:
                 for life in living.values():
                     if life.slot is not None and table.holds(life.slot):
-                        table.lose(life.slot, "lost")
+                        table.lose(life.slot, reason)
                         self.counts[simulator].lost += 1
                         lost.append(life.slot)
                 living.clear()

@@ -25,7 +25,7 @@ from arena.game.infos import mean_metrics, stated_metrics
 from arena.game.spaces import flatten, row
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
-from arena.records.outcome import Outcome, outcomes, place_text, returns_text, stated_outcome
+from arena.records.outcome import Outcome, contradicts, outcomes, place_text, returns_text, stated_outcome
 
 
 class Tracked(NamedTuple):
@@ -109,6 +109,8 @@ class _Tracker:
             seats=tuple(map(SeatRecord, policies, names, returns, found, idle, metrics)),
             cut=cut,
             ranked=self._ranked and not cut,
+            contradicts=self._rule == "info"
+            and contradicts(found, match.sides or [(seat,) for seat in range(len(found))]),
             game=game,
             lost=lost,
             began=began,

@@ -106,6 +106,8 @@ class HostedGames:
         began = said = time.monotonic()
         while True:
             again = self._guarded(lambda: connection.games.poll(table))
+            for text in connection.take_notices():
+                self._endpoint.send(0, Tag.TO_ROOT, pack(Notice(f"match {connection.match.match}: {text}")))
             for slot, reason in table.overdue():
                 if table.holds(slot):  # else all games were lost because of a failure
                     table.lose(slot, reason)
