@@ -42,7 +42,7 @@ class Progress:
 
     def take(self, rows: Sequence[TrialRow]) -> None:
         """Takes the state of all trials."""
-        self.rows = [row for row in rows if row.wanted]
+        self.rows = rows
         if self._began is None:
             self._began = self._clock(), self._done
 
@@ -184,7 +184,6 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
 
 def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     """The ranked combinations, the best trial, and what has failed."""
-    rows = [row for row in rows if row.wanted]
     ranking, names = rank(rows, metric), labels_of(rows)
     if not rows:
         return ["no trial"]

@@ -88,14 +88,6 @@ def test_the_best_trial_is_of_the_best_combination() -> None:
     assert found.best == 3, "not the one with the highest value of all"
 
 
-def test_trials_no_longer_requested_do_not_count() -> None:
-    import msgspec
-
-    held = rows([[9.0, 9.0], [1.0, 2.0]])
-    held = [msgspec.structs.replace(each, wanted=each.params["x"] == 1) for each in held]
-    assert [each.params["x"] for each in rank(held, METRIC).combinations] == [1]
-
-
 @pytest.mark.parametrize(
     ("scope", "mode", "value"),
     [("last", "max", 3.0), ("best", "max", 9.0), ("best", "min", 1.0), ("mean", "max", 4.0), ("last-5", "max", 4.4)],
