@@ -9,6 +9,7 @@ from dataclasses import replace
 from arena.cli.arguments import positive_int
 from arena.config.fields import OutcomeRule
 from arena.errors import shown
+from arena.experiment.folder import runs_of
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule
 from arena.records.folder import RunFolder
@@ -24,7 +25,11 @@ from arena.terminal.output import complain, say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Plays in this one process."
-    parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    parser.add_argument(
+        "target",
+        metavar="RUN_OR_CONFIG",
+        help="a run's folder, or a configuration file; an experiment's folder stands for the runs of its trials",
+    )
     parser.add_argument(
         "--episodes",
         type=positive_int,
@@ -53,14 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status."""
     played: list[str] = []
-    for match in matches_of(arguments.target, arguments.checkpoints, arguments.against, arguments.run_dir):
-        greedy = not arguments.sample
-        records, status = play(match, arguments.episodes, _present, greedy=greedy, output=_ErrorsInOneLine())
-        if status == 1:
-            complain(f"its log is {shown(RunFolder(records).log_path(0))}\n")
-        if status != 0:
-            return status
-        played.append(shown(records))
+    runs = runs_of(arguments.target)
+    for name in runs:
+        if len(runs) > 1:
+            say(f"{shown(name)}:")
+        for match in matches_of(name, arguments.checkpoints, arguments.against, arguments.run_dir):
+            greedy = not arguments.sample
+            records, status = play(match, arguments.episodes, _present, greedy=greedy, output=_ErrorsInOneLine())
+            if status == 1:
+                complain(f"its log is {shown(RunFolder(records).log_path(0))}\n")
+            if status != 0:
+                return status
+            played.append(shown(records))
     say(f"records: {', '.join(played)}")
     return 0
 

@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="+",
         metavar="PLAYERS",
-        help="RUN:POLICY@TICK; or a run or configuration, all of whose policies play",
+        help="RUN:POLICY@TICK; or a run or configuration, all of whose policies play; an experiment's folder stands "
+        "for the runs of its trials",
     )
     add_overrides(
         parser,
@@ -85,10 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status."""
 
     def entry() -> Entry:
+        from arena.experiment.folder import runs_of
         from arena.run.tournament import Entry
 
-        fields = "targets", "overrides", "episodes", "error", "elo", "checkpoints", "untrained", "run_dir", "resume"
-        return Entry(**{name: getattr(arguments, name) for name in fields}, greedy=not arguments.sample)
+        targets = [run for target in arguments.targets for run in runs_of(target)]
+        fields = "overrides", "episodes", "error", "elo", "checkpoints", "untrained", "run_dir", "resume"
+        return Entry(targets, **{name: getattr(arguments, name) for name in fields}, greedy=not arguments.sample)
 
     def rank0() -> RunCommand:
         from arena.run.tournament import TournamentRun

@@ -37,22 +37,19 @@ class Progress:
 
     def __init__(self, ticks: int | None, number: int, metric: MetricConfig, clock: Clock = time.monotonic) -> None:
         self._ticks, self.number, self.metric, self._clock = ticks, number, metric, clock
-        self._began: tuple[float, float] | None = None  # time, and what was done before
+        # Of trials under way, by number and attempt: when it was first seen, its first result, and its newest one; each
+        # time with the part that was played by then.
+        self._seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
         self.rows: Sequence[TrialRow] = ()
 
     def take(self, rows: Sequence[TrialRow]) -> None:
         """Takes the state of all trials."""
-        self.rows = [row for row in rows if row.wanted]
-        if self._began is None:
-            self._began = self._clock(), self._done
-
-    @property
-    def _done(self) -> float:
-        """Trials that are over, and the parts of others that are played."""
-        over = sum(State(row.state).is_over for row in self.rows)
-        if self._ticks is None:
-            return float(over)
-        return over + sum(min(1.0, row.ticks / self._ticks) for row in self.rows if not State(row.state).is_over)
+        seen, self._seen, self.rows = self._seen, {}, rows
+        for row in (row for row in rows if row.state == State.RUNNING.value):
+            part = min(1.0, row.ticks / self._ticks) if self._ticks else 0.0
+            known = self._seen[row.number, row.attempts] = seen.get((row.number, row.attempts), [])
+            if not known or known[-1][1] != part:
+                known[2:] = [(self._clock(), part)]
 
     @property
     def counts(self) -> str:
@@ -73,12 +70,18 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """The time left at the speed so far, in words; empty until something was done."""
-        began, before = self._began or (0.0, 0.0)
-        done = self._done
-        if self._began is None or done <= before:
+        """The time left, in words; empty before a trial has ended, or has two results from which its speed is known."""
+        ended = [row.seconds for row in self.rows if row.seconds and row.state in (State.TERMINATED, State.PRUNED)]
+        results = [known[1:] for known in self._seen.values() if len(known) > 2]  # no time of a start
+        played = [(last[0] - first[0], last[1] - first[1]) for first, last in results]
+        parts = len(ended) + sum(part for _, part in played)
+        if parts <= 0 or not self._seen:
             return ""
-        seconds = (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
+        each = (sum(ended) + sum(seconds for seconds, _ in played)) / parts  # seconds of a trial
+        now, over = self._clock(), sum(State(row.state).is_over for row in self.rows)
+        running = [max(0.0, each * (1 - known[-1][1]) - (now - known[-1][0])) for known in self._seen.values()]
+        waiting = max(self.number, len(self.rows)) - over - len(running)
+        seconds = max((sum(running) + each * waiting) / len(running), *running)
         minutes = round(seconds / 60)
         left = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
         return f"about {left if seconds >= 90 else f'{seconds:.0f} s'} left"
@@ -184,7 +187,6 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
 
 def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
     """The ranked combinations, the best trial, and what has failed."""
-    rows = [row for row in rows if row.wanted]
     ranking, names = rank(rows, metric), labels_of(rows)
     if not rows:
         return ["no trial"]

@@ -196,7 +196,7 @@ class Driver:
         for number, record in sorted(self.records.items()):
             if record.wanted:
                 self._take_up(number, record)
-            self._rows[number] = self._row(record)
+                self._rows[number] = self._row(record)
         self._look()
 
     def _check_suggestions(self) -> None:

@@ -95,7 +95,7 @@ class Outcome:
     """
 
     def __init__(self, folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> None:
-        self._folder, self._config, self._rows = folder, config, [row for row in rows if row.wanted]
+        self._folder, self._config, self._rows = folder, config, rows
         ranking = rank(self._rows, config.metric)
         self.folder = folder.path
         self.combinations: list[Combination] = ranking.combinations

@@ -29,6 +29,7 @@ from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
+from arena.league.sources import split
 from arena.records import checksums
 from arena.records.atomic import Names, make_folder, part_of, private, refuse_links, writing
 from arena.records.folder import NAMES as RUN_NAMES
@@ -270,6 +271,24 @@ def read_record(number: int, path: Path) -> Record | None:
 def is_experiment(path: Path | str) -> bool:
     """Whether a path is the folder of an experiment."""
     return ExperimentFolder(path).config.is_file()
+
+
+def runs_of(target: str) -> list[str]:
+    """What a command plays: of an experiment, as `EXPERIMENT:POLICY@TICK` too, the runs of its trials that are over.
+
+    Any other target stands for itself.
+
+    Raises:
+        ConfigError: the experiment is damaged, or no trial is over.
+    """
+    place, name = split(target)
+    if not is_experiment(place):
+        return [target]
+    folder = ExperimentFolder.existing(place)
+    ended = [r for r in folder.read() if r.wanted and r.state in (State.TERMINATED, State.PRUNED)]
+    if not ended:
+        raise ConfigError("no trial of this experiment is over", source=place)
+    return [f"{folder.run_folder(record).path}{name and f':{name}'}" for record in ended]
 
 
 def write_state(path: Path, lines: Sequence[StateLine]) -> None:

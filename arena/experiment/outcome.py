@@ -49,11 +49,10 @@ class Ranking(msgspec.Struct, frozen=True):
 
 
 def rank(rows: Sequence[TrialRow], metric: MetricConfig) -> Ranking:
-    """The combinations of trials that the experiment asks for, ranked by their means."""
+    """The combinations of trials, ranked by their means."""
     groups: dict[tuple[str, str], list[TrialRow]] = {}
     for row in rows:
-        if row.wanted:
-            groups.setdefault((row.variant, json.dumps(row.params, default=str)), []).append(row)
+        groups.setdefault((row.variant, json.dumps(row.params, default=str)), []).append(row)
     sign = 1.0 if metric.mode == "max" else -1.0
     found = []  # the trials of each combination, their values, and the mean
     for group in groups.values():

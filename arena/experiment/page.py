@@ -141,7 +141,7 @@ def page_data(folder: ExperimentFolder, followed: FollowedExperiment, rows: Sequ
         )
     ends = [end for each in combinations for end in (each.low, each.high) if end is not None]
     going = folder.is_going_on
-    over = all(State(row.state).is_over for row in rows if row.wanted)
+    over = all(State(row.state).is_over for row in rows)
     best = next((row for row in rows if row.number == ranking.best), None)
     return ExperimentPage(
         arena=__version__,

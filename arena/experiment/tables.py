@@ -50,7 +50,6 @@ def trial_row(folder: ExperimentFolder, record: Record, results: FollowedResults
         last=values[-1] if values else None,
         folder=str(folder.run_folder(record).path),
         why=record.last.why,
-        wanted=record.wanted,
     )
 
 
@@ -62,13 +61,15 @@ class FollowedExperiment:
         self.results: dict[int, FollowedResults] = {}
 
     def look(self) -> list[TrialRow]:
-        """The rows of all trials.
+        """The rows of the trials that the experiment asks for.
 
         Raises:
             ConfigError: a file is damaged.
         """
         rows = []
         for record in self._folder.read():
+            if not record.wanted:
+                continue
             path = self._folder.run_folder(record).results
             followed = self.results.setdefault(record.number, FollowedResults(path, self.config.metric.name))
             followed.look()
@@ -117,8 +118,7 @@ def write_best(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequenc
 
 def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> dict[str, Any]:
     """The outcome as `arena experiment --json` prints it."""
-    ranking, counted = rank(rows, config.metric), [row for row in rows if row.wanted]
-    states = Counter(row.state for row in counted)
+    ranking, states = rank(rows, config.metric), Counter(row.state for row in rows)
     return {
         "name": config.name,
         "folder": str(folder.path),
@@ -126,10 +126,8 @@ def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Seque
         "states": {state.value: states[state.value] for state in State if states[state.value]},
         "combinations": msgspec.to_builtins(ranking.combinations),
         "best": ranking.best,
-        "provisional": not all(State(row.state).is_over for row in counted),
-        "trials": [
-            {name: getattr(row, name) for name in _COLUMNS} | {"variant": row.variant or None} for row in counted
-        ],
+        "provisional": not all(State(row.state).is_over for row in rows),
+        "trials": [{name: getattr(row, name) for name in _COLUMNS} | {"variant": row.variant or None} for row in rows],
     }
 
 

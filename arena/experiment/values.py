@@ -82,4 +82,3 @@ class TrialRow(msgspec.Struct, frozen=True):
     last: float | None
     folder: str  # of the run, as a path
     why: str  # the reason of its state in words
-    wanted: bool = True  # whether the experiment still asks for it

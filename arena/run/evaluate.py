@@ -26,6 +26,7 @@ from arena.league.sources import AnyConfig, Named, Source, opponent_of, opposed
 from arena.opened import Table
 from arena.plan.plan import UNBOUNDED_TICKS
 from arena.preflight.external import refuse_external
+from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.evaluations import line_of
 from arena.records.folder import free_path
@@ -45,24 +46,24 @@ class EvaluationMatch(NamedTuple):
     """One evaluation run."""
 
     config: Config
-    label: str  # of the weights; empty: as configured
+    labels: Sequence[str]  # of the weights, more than one if they name the same ticks; an empty one: as configured
     titles: Mapping[str, str]  # of the policies whose results are shown
     folder: Path
 
 
 class Weights(NamedTuple):
-    """The policies with the weights that one label of `--checkpoints` selects."""
+    """The policies with the weights that labels of `--checkpoints` select."""
 
-    label: str  # empty: weights as configured
+    labels: Sequence[str]  # an empty one: weights as configured
     config: Config  # all frozen
-    loaded: frozenset[str]  # the policies that have a checkpoint in the run
+    ticks: Mapping[str, int]  # at which they are, of the policies that have a checkpoint in the run
 
     def title(self, policy: str) -> str:
         """The beginning of the line with a policy's result."""
-        if policy not in self.loaded:
+        if policy not in self.ticks:
             return f"{policy}, as configured"
-        which = f"its {self.label} checkpoint" if self.label in ("first", "last", "best") else f"tick {self.label}"
-        return f"{policy} at {which}"
+        labels = ", ".join(label for label in self.labels if not label.isdecimal())
+        return f"{policy} at tick {self.ticks[policy]}" + (f" ({labels})" if labels else "")
 
 
 @in_python()
@@ -111,7 +112,8 @@ def evaluate(
             for name, side in (("return_low", -1), ("return_high", 1)):
                 line[name] = None if half is None else line["return"] + side * half
             means = {f"metrics/{name}": fmean(of[policy]) if policy in of else None for name, of in found.items()}
-            rows.append({"checkpoint": match.label, **line, "against": against, "folder": run.path, **means})
+            for label in match.labels:
+                rows.append({"checkpoint": label, **line, "against": against, "folder": run.path, **means})
 
     check_episodes(episodes)
     labels = [checkpoints] if isinstance(checkpoints, str) else [str(label) for label in checkpoints]
@@ -137,7 +139,13 @@ def matches_of(
         )
     with source.origin.located():
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
-        weights = [weights_of(source, label) for label in labels]
+        weights: list[Weights] = []
+        for found in (weights_of(source, label) for label in dict.fromkeys(labels)):
+            same = next((number for number, one in enumerate(weights) if one.ticks == found.ticks), None)
+            if same is None:
+                weights.append(found)
+            else:  # played once
+                weights[same] = weights[same]._replace(labels=(*weights[same].labels, *found.labels))
         matches = [match for loaded in weights for match in _matches(loaded, source, against, home)]
     if folder is not None:
         try:
@@ -177,7 +185,7 @@ def play(
 def weights_of(source: Source, label: str) -> Weights:
     """All policies frozen, with the weights that a label of `--checkpoints` selects; empty: as configured."""
     config = source.config
-    loaded = frozenset(name for name in config.policies if source.files(name))
+    loaded = [name for name in config.policies if source.files(name)]
     named = [Named(name, label if name in loaded else "") for name in config.policies]
     policies = {each.policy: source.frozen(each, path="--checkpoints") for each in named}
     if source.folder is not None and not loaded:
@@ -191,14 +199,15 @@ def weights_of(source: Source, label: str) -> Weights:
         league=None,
         scale=False,
     )
-    return Weights(label, frozen, loaded)
+    ticks = {name: checkpoint.ticks_of(Path(str(policies[name].load))) for name in loaded}
+    return Weights((label,), frozen, ticks)
 
 
 def _matches(weights: Weights, source: Source, against: str | None, home: Path) -> list[EvaluationMatch]:
     """The evaluations of a source with these weights."""
     config = weights.config
-    base = [] if weights.label else [f"{config.name}-evaluation"]
-    label = [weights.label] if weights.label else []
+    label = [weights.labels[0]] if weights.ticks else []
+    base = [] if label else [f"{config.name}-evaluation"]
 
     def place(*names: str) -> Path:
         return home / re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(names))[:200]
@@ -207,10 +216,10 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
         seated = [name for name in config.policies if any(name in entry.names for _, entry in config.entries())]
         return [
             EvaluationMatch(
-                config, weights.label, {policy: weights.title(policy) for policy in seated}, place(*base, *label)
+                config, weights.labels, {policy: weights.title(policy) for policy in seated}, place(*base, *label)
             )
         ]
-    shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
+    shown = [name for name in config.policies if name in weights.ticks or not weights.ticks]
     opponent = opponent_of(config, source, against)
     of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
     described = f"the policy {against}" if of_both else against
@@ -219,10 +228,10 @@ def _matches(weights: Weights, source: Source, against: str | None, home: Path) 
     for policy in shown:
         contested = opposed(config, policy, opponent)
         if contested is not None:
-            comma = "" if policy in weights.loaded else ","
+            comma = "" if policy in weights.ticks else ","
             titles = {policy: f"{weights.title(policy)}{comma} against {described}"}
             found.append(
-                EvaluationMatch(contested, weights.label, titles, place(*base, policy, *label, "against", whose))
+                EvaluationMatch(contested, weights.labels, titles, place(*base, policy, *label, "against", whose))
             )
     if not found:
         raise ConfigError(

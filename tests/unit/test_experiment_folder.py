@@ -16,14 +16,16 @@ import pytest
 from arena.cli.watch import await_start
 from arena.config.yaml import dump
 from arena.errors import ConfigError
-from arena.experiment import display, driver
+from arena.experiment import display, driver, open_experiment
 from arena.experiment.config import parse_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress, watch_experiment
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, trial_lock, write_state
+from arena.experiment.page import page_data
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.scheduler import State
 from arena.experiment.slots import Slots
+from arena.experiment.tables import FollowedExperiment
 from arena.plan.hosts import Host
 from arena.records.lock import RunLock
 from experiment_folders import RATE, RUN, write_experiment
@@ -184,6 +186,43 @@ def test_suggestions_that_are_not_made_yet_are_left_after_a_signal(
     assert [record.state for record in folder.read()].count(State.TERMINATED) == asked_in + 1
     assert status_of(resume=True) == 0
     assert [record.state for record in folder.read()] == [State.TERMINATED] * 4
+
+
+def test_trials_that_the_file_no_longer_has_are_counted_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AtItsEnd:
+        """The process of a trial that comes to its end; with the fourth one comes Ctrl-C."""
+
+        pid, exit, seconds = os.getpid(), 0, 2.0
+
+        def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
+            if log.stem == "0003":
+                signal.raise_signal(signal.SIGINT)
+
+        def ask(self) -> None:
+            """Does nothing: it is over."""
+
+    monkeypatch.setattr(driver, "TrialProcess", AtItsEnd)
+    folder = ExperimentFolder(tmp_path / "e")
+    for trials, status in (12, 130), (6, 0):
+        data = {"run": RUN, "set": {RATE: {"loguniform": [1e-4, 1e-2]}}, "search": {"random": {"trials": trials}}}
+        plan = plan_experiment(parse_experiment(data))
+        shown = PlainExperimentDisplay(io.StringIO(), Progress(10, trials, plan.file.config.metric))
+        with opened(plan, folder, resume=trials == 6):
+            assert Driver(plan, folder, Slots([Host("here", 1)]), shown).run() == status
+    assert len(folder.read()) == 12, "they stay on the disk"
+    followed = FollowedExperiment(folder, folder.read_config())
+    rows, wanted = followed.look(), [*range(6)]
+    assert [row.number for row in rows] == wanted
+    data = page_data(folder, followed, rows)
+    assert ([row.number for row in data.trials], data.states) == (wanted, {"terminated": 6})
+    outcome = open_experiment(folder.path)
+    assert [row["number"] for row in outcome.rows()] == [*outcome.trials] == wanted
+    assert [trial["number"] for trial in outcome.data()["trials"]] == wanted
+    assert [line.partition(",")[0] for line in folder.table.read_text().splitlines()[1:]] == [*map(str, wanted)]
+    watch_experiment(folder.path, seen := io.StringIO())
+    assert seen.getvalue().startswith("6 terminated\n") and "pending" not in seen.getvalue()
 
 
 def test_watching_may_begin_before_the_experiment(tmp_path: Path) -> None:

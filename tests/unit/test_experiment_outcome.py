@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -41,6 +42,29 @@ def test_progress_names_no_best_before_a_trial_has_ended() -> None:
     assert shown.best == ""
     shown.take([running, ended])
     assert shown.best == "best so far: x=1: 2"
+
+
+def test_time_left_counts_what_trials_have_played_after_their_start() -> None:
+    """Twelve trials of 100 ticks and 100 s, two at a time, each after a start of 60 s."""
+
+    def left(at: float, *ticks: int, over: int = 0) -> str:
+        clock[0] = at
+        ended = [msgspec.structs.replace(row(n, {}, n, 1.0), seconds=160.0) for n in range(over)]
+        running = [row(over + n, {}, over + n, None, "running") for n in range(len(ticks))]
+        running = [msgspec.structs.replace(each, ticks=tick) for each, tick in zip(running, ticks, strict=True)]
+        waiting = [row(n, {}, n, None, "pending") for n in range(over + len(ticks), 12)]
+        shown.take([*ended, *running, *waiting])
+        return shown.left
+
+    clock = [0.0]
+    shown = Progress(100, 12, METRIC, lambda: clock[0])
+    assert [left(0, 0, 0), left(50, 0, 0), left(80, 20, 20)] == ["", "", ""], "its speed is not known yet"
+    assert left(100, 40, 40) == "about 9 min left", "60 s of the two, and 100 s for each further two: 560 s"
+    assert left(130, 40, 40) == "about 9 min left", "30 s later: 530 s"
+    shown = Progress(100, 12, METRIC, lambda: clock[0])  # a resume, after ten have ended
+    assert left(0, 0, 50, over=10) == "about 3 min left", "160 s for the longer one"
+    assert left(100, 0, 50, over=10) == "about 60 s left", "it still starts"
+    assert left(0, over=12) == ""
 
 
 def test_combinations_are_ranked_by_mean_with_student_intervals() -> None:
@@ -86,14 +110,6 @@ def test_trials_in_error_or_without_a_value_are_left_out() -> None:
 def test_the_best_trial_is_of_the_best_combination() -> None:
     found = rank(rows([[0.0, 100.0], [60.0, 61.0]]), METRIC)
     assert found.best == 3, "not the one with the highest value of all"
-
-
-def test_trials_no_longer_requested_do_not_count() -> None:
-    import msgspec
-
-    held = rows([[9.0, 9.0], [1.0, 2.0]])
-    held = [msgspec.structs.replace(each, wanted=each.params["x"] == 1) for each in held]
-    assert [each.params["x"] for each in rank(held, METRIC).combinations] == [1]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_best_checkpoint_can_be_loaded_evaluated_and_ranked(
     assert main(["evaluate", "run", "--checkpoints", "best", "--episodes", "4"]) == 0
     assert main(["tournament", "run", "--checkpoints", "best", "last", "--episodes", "40"]) == 0
     out = capsys.readouterr().out
-    assert "blue at its best checkpoint: " in out
+    assert f"blue at tick {tick} (best): " in out
     assert f"blue@{tick}" in out
 
 

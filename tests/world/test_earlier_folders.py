@@ -38,4 +38,4 @@ def test_report_of_an_earlier_folder(folder: str, tmp_path: Path) -> None:
 
 def test_evaluation_of_an_earlier_folder(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", folder, "--episodes", "4"]) == 0
-    assert "learner at its last checkpoint: 4 episodes, won" in capsys.readouterr().out
+    assert "learner at tick 40 (last): 4 episodes, won" in capsys.readouterr().out

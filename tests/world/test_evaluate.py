@@ -132,21 +132,25 @@ def test_only_games_that_began_alike_are_alike(numbers: int, alike: bool, tmp_pa
 
 
 def test_lines_and_folders_name_policies_and_checkpoints(command: Command, run: Path) -> None:
-    lines = evaluate(command, run, "--checkpoints", "first", "last", "20", "--against", "random")
+    lines = evaluate(command, run, "--checkpoints", "first", "last", "20", "0", "--against", "random")
     assert titles(lines) == [
-        "blue at its first checkpoint against random",
-        "blue at its last checkpoint against random",
-        "blue at tick 20 against random",
-    ]
+        "blue at tick 0 (first) against random",
+        "blue at tick 20 (last) against random",
+    ], "a tick that has two names is played once"
     assert {path.name for path in (run / "evaluations").iterdir()} == {
         "blue-first-against-random",
         "blue-last-against-random",
-        "blue-20-against-random",
     }
-    assert titles(evaluate(command, run)) == ["blue at its last checkpoint", "red, as configured"]
+    assert titles(evaluate(command, run, "--checkpoints", "20"))[0] == "blue at tick 20"
+    rows = arena.evaluate(run, 4, checkpoints=["last", 20])
+    assert [(row["checkpoint"], row["policy"]) for row in rows] == [
+        (label, policy) for policy in ("blue", "red") for label in ("last", "20")
+    ], "a row for each name"
+    assert len({row["folder"] for row in rows}) == 1
+    assert titles(evaluate(command, run)) == ["blue at tick 20 (last)", "red, as configured"]
     assert (run / "evaluations" / "last").is_dir()
     evaluate(command, run)
-    assert (run / "evaluations" / "last-2").is_dir()
+    assert (run / "evaluations" / "last-3").is_dir()
 
 
 def test_evaluated_weights_equal_the_checkpoint(command: Command, run: Path) -> None:
@@ -277,10 +281,10 @@ def test_self_play_leaves_the_other_side_to_an_opponent(command: Command, tmp_pa
     league = play(data, tmp_path).folder.path
     assert all(seat["policy"] == "blue" for line in plan(league)["matches"] for seat in line["seats"])
     alone, *_ = evaluate(command, league)
-    assert re.match(r"blue at its last checkpoint: \d+ episodes, against itself, return ", alone)
+    assert re.match(r"blue at tick \d+ \(last\): \d+ episodes, against itself, return ", alone)
     (line,) = evaluate(command, league, "--against", "random")
     assert "won " in line
-    assert titles([line])[0] == "blue at its last checkpoint against random"
+    assert re.fullmatch(r"blue at tick \d+ \(last\) against random", titles([line])[0])
     records = league / "evaluations" / "blue-last-against-random"
     assert players(records) == {("blue",) * size + ("opponent",) * size}
 
@@ -324,7 +328,7 @@ def test_a_signal_that_ends_a_function_is_named(play: Any, tmp_path: Path, monke
 
 def test_opponent_may_be_a_policy_at_a_tick(command: Command, run: Path) -> None:
     (line,) = titles(evaluate(command, run, "--against", "blue@0"))
-    assert line == "blue at its last checkpoint against blue@0"
+    assert line == "blue at tick 20 (last) against blue@0"
     (records,) = (run / "evaluations").iterdir()
     loads = {name: policy["load"] for name, policy in configured(records)["policies"].items() if policy.get("load")}
     assert {checkpoint.ticks_of(Path(file)) for file in loads.values()} == {0, 20}

@@ -107,4 +107,4 @@ def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: py
     assert players == {("blue#0", "red"), ("blue#1", "red")}
     assert set(played.scoreboard.policies) == {"blue#0", "blue#1", "red"}
     assert main(["evaluate", str(played.folder.path), "--episodes", "4"]) == 0
-    assert "blue#1 at its last checkpoint: " in capsys.readouterr().out
+    assert "blue#1 at tick 200 (last): " in capsys.readouterr().out

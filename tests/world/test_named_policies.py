@@ -102,7 +102,7 @@ def test_functions_and_commands_take_the_same_names(runs: Path, command: Command
     against = load_config(row["folder"] / "config.yaml").policies["opponent"]
     assert str(against.load) == str(Path(runs, "runs/b/checkpoints/red/000000000010.ckpt").resolve())
     shown = command("evaluate", f"{runs}/runs/a", "--episodes", "2", "--against", red).out
-    assert f"blue at its last checkpoint against {red}: " in shown
+    assert f"blue at tick 20 (last) against {red}: " in shown
     shown = command("play", f"{runs}/runs/a", "--seed", "1", "--against", red, "--advice", f"{blue}@first").out
     assert "seat 1, red_0: red-10 (ppo)" in shown
     with arena.Trainer(configuration(blue=PPO, red=RANDOM), run_dir=runs / "trainer") as trainer:

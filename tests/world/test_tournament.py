@@ -16,6 +16,8 @@ import yaml
 
 from arena import open_run, tournament
 from arena.config import load_config
+from arena.experiment.folder import ExperimentFolder, StateLine, now, write_state
+from arena.experiment.scheduler import State
 from arena.league import rounds_file
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ratings import fit
@@ -31,8 +33,9 @@ from arena.roles.root.root import Root
 from arena.roles.status import run_status
 from arena.run.players import players_of, read_sources
 from command import Command, Printed
+from experiment_folders import write_experiment
 from games import Pair
-from in_process import play
+from in_process import play, train
 
 LADDER = [[0, -1, -1], [1, 0, -1], [1, 1, 0]]  # a higher action beats a lower one
 
@@ -218,6 +221,28 @@ def test_checkpoints_and_tournaments_are_sources_of_players(games: Games, runs: 
     games.forget()
     data = games.data(str(before), "--episodes", "32")
     assert players(data) == {"blue@0", "blue@10", "blue@20", "fixed"}, "a tournament can be a source of the next"
+
+
+def test_an_experiment_stands_for_the_runs_of_its_trials_that_are_over(games: Games, command: Command) -> None:
+    made = train(learners(), games.home / "made").path
+    path = write_experiment(games.home / "rates", {"run": learners(), "repeat": 5}, lambda *_: 0.0, results=1)
+    folder = ExperimentFolder(path)  # trial 4 is in error
+    for trial in folder.trials.iterdir():
+        shutil.copytree(made, trial, dirs_exist_ok=True)
+    shutil.copytree(made, folder.trials / "0002_seed=2.attempt-1")
+    write_state(folder.state_path(0), [StateLine(now(), State.TERMINATED, wanted=False)])
+    write_state(folder.state_path(1), [StateLine(now(), State.PAUSED)])
+    players = games.data(f"{path}:blue", f"{path}:blue@10", "--episodes", "64")["players"]
+    names = [f"{number:04}_seed-{number}.blue{tick}" for number in (2, 3) for tick in ("", "@10")]
+    assert sorted(player["player"] for player in players) == names
+    lines = command("evaluate", path, "--episodes", "4").out.splitlines()
+    trials = [folder.trials / f"{number:04}_seed={number}" for number in (2, 3)]
+    assert [line for line in lines if line.endswith(":")] == [f"{trial}:" for trial in trials]
+    assert sum(line.startswith("blue at tick 20 (last): ") for line in lines) == 2
+    assert lines[-1] == f"records: {', '.join(str(trial / 'evaluations/last') for trial in trials)}"
+    write_state(folder.state_path(2), [StateLine(now(), State.RUNNING)])
+    write_state(folder.state_path(3), [StateLine(now(), State.RUNNING)])
+    assert "rates: no trial of this experiment is over" in command("evaluate", path, code=2).err
 
 
 def test_snapshots_of_a_league_play_with_their_own_options(games: Games, runs: tuple[str, str]) -> None:

@@ -38,7 +38,7 @@ const worded = (value) => (typeof value === "string" ? value : JSON.stringify(va
 // What varies against the result, an axis each and a line for each trial that has one; the last is the result.
 function parallel({ combinations, metric, trials, labels }) {
   const names = new Map(combinations.flatMap((one) => one.trials.map((trial) => [trial, one.name])));
-  const rows = trials.filter((row) => row.value !== null && row.wanted && row.state !== "error");
+  const rows = trials.filter((row) => row.value !== null && row.state !== "error");
   const axis = (label, value) => ({ label, values: rows.map(value) });
   const axes = Object.entries(labels).map(([path, label]) => axis(label, (row) => row.params[path] ?? null));
   if (rows.some((row) => row.variant)) axes.unshift(axis("variant", (row) => row.variant));

@@ -69,7 +69,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
             only=arguments.trial,
         )
         status = driver.run()
-        rows = [row for row in FollowedExperiment(folder, config).look() if row.wanted]
+        rows = FollowedExperiment(folder, config).look()
     for row in rows:
         if row.state == State.ERROR.value:
             log = folder.log_path(row.number)
