@@ -356,7 +356,7 @@ def where_raised(error: BaseException) -> str:
     return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
 
 
-def where_defined(cls: type[Any], method: str) -> str:
+def where_defined(cls: Callable[..., Any], method: str) -> str:
     """Where a method of a user's class is defined, as ` (file, line n)`; of a class without the method, or a compiled
     one, nothing."""
     code = getattr(inspect.unwrap(getattr(cls, method, cls)), "__code__", None)
