@@ -356,7 +356,7 @@ def where_raised(error: BaseException) -> str:
     return f" ({shown(last.filename)}, line {last.lineno})" if last else ""
 
 
-def where_defined(cls: type[Any], method: str) -> str:
+def where_defined(cls: Callable[..., Any], method: str) -> str:
     """Where a method of a user's class is defined, as ` (file, line n)`; of a class without the method, or a compiled
     one, nothing."""
     code = getattr(inspect.unwrap(getattr(cls, method, cls)), "__code__", None)
@@ -738,7 +738,7 @@ def decode_options(
     with located(inside=path):
         try:
             if declared is None:
-                _check_kinds(cls, options)
+                check_kinds(cls, options)
             elif _is_struct(declared):
                 from arena.config.decode import convert  # imported only for algorithms with a struct
 
@@ -753,7 +753,7 @@ def decode_options(
     return decoded
 
 
-def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
+def check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
     """Checks values against the annotations of `__init__` that are numbers, text, booleans or None."""
     parameters = inspect.signature(cls.__init__).parameters
     names = getattr(cls.__init__, "__globals__", {})

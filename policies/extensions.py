@@ -18,6 +18,7 @@ made-up one. Its gradient is added to that of the algorithm before the group's m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -27,9 +28,9 @@ from gymnasium.spaces import Space
 from msgspec import Meta
 from torch import Tensor, nn
 
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, located, nearest, shorten
 from arena.game.spaces import leaves_of
-from arena.registry import load_object, option_parameters, where_raised
+from arena.registry import check_kinds, load_object, option_parameters, where_defined, where_raised
 from policies.common.tensors import to_tensors
 from policies.networks.actor_critic import Encoder
 from policies.networks.recurrent import RecurrentEncoder
@@ -53,6 +54,8 @@ class LoadedClass(NamedTuple):
 
     def made(self, *arguments: Any, option: str, **more: Any) -> Any:
         """An instance; `option` names the class in the ConfigError that other arguments, or any error, raise."""
+        with located(inside=f"options.{option}"):
+            check_kinds(self.kind, self.options)
         try:
             return self.kind(*arguments, **more, **self.options)
         except Exception as error:
@@ -120,14 +123,21 @@ class ExtraLoss:
         torch.autograd.backward([loss])
         return self._values(loss, measured)
 
-    def try_out(self, network: nn.Module, batch: Any) -> None:
-        """Calls it once; changes no `grad` of the weights. Any error becomes a ConfigError."""
+    def fault(self, values: Sequence[float]) -> str:
+        """What is wrong with these values of `names`; empty: all are finite."""
+        wrong = [f"{name} {one}" for name, one in zip(self.names, values, strict=True) if not math.isfinite(one)]
+        where = where_defined(self._loaded.kind, "__call__")
+        return f"{self._loaded.name!r} returned {shorten(wrong)}{where}; expected finite numbers" if wrong else ""
+
+    def try_out(self, network: nn.Module, batch: Any) -> str:
+        """Calls it once; changes no `grad` of the weights. Errors become ConfigErrors; returns a warning, or ''."""
         weights = [weight for weight in network.parameters() if weight.requires_grad]
         try:
             loss, measured = self._called(network, batch)
             if all(one is None for one in torch.autograd.grad([loss], weights, allow_unused=True)):
                 raise ValueError("its value depends on no weight of the network")
-            self._values(loss, measured)  # which may be NaN where no made-up row is one that the loss selects
+            # No error: it may be NaN where no made-up row is one that the loss selects.
+            return self.fault(self._values(loss, measured))
         except Exception as error:
             raise self._loaded.failure("fails on a made-up batch", error, OPTION) from error
 

@@ -344,14 +344,19 @@ def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
 
 def _check_conformance(match: MatchPlan, breaches: list[str], advice: list[str]) -> Interface:
     """Plays two environments with the same arguments; adds the breaches that do not prevent a run, and advice."""
-    from arena.testing import check_batched_env
+    from arena.testing import ContractBroken, check_batched_env
 
     with closing(_probe(match)) as game, closing(_probe(match)) as again:
         try:
             check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
         except Exception as error:
-            known = isinstance(error, (ConfigError, GameError))  # says it all
-            found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
+            found = str(error)
+            if isinstance(error, ContractBroken):
+                where = registry.where_raised(error.__cause__ or error)
+                method = "reset" if found.startswith("after reset") else "step"
+                found += where or registry.where_defined(registry.environment_factory(match.game.make), method)
+            elif not isinstance(error, (ConfigError, GameError)):  # which say it all
+                found = f"{type(error).__name__}: {found}{registry.where_raised(error)}"
             text = f"environment {match.env!r} does not behave as the interface asks: {found}"
             raise ConfigError(text, path=match.path) from error
         check_idle_action(match, game.interface)

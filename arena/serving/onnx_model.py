@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import ConfigError
+from arena.game.arrays import described, lost_value
 from arena.records.formats import ModelFile, read_document
 from arena.serving.decoding import Decoder, Random
 
@@ -67,17 +68,26 @@ class OnnxModel:
             entities: [K] the places of the rows' entities in their team, where the model has the input `entity`.
 
         Raises:
-            ValueError: the model has this input, and `entities` is None.
+            ValueError: an input is missing, or has another shape, or numbers that its dtype does not hold.
         """
         if entities is None and any(part.n is not None for part in self.file.inputs):
             raise ValueError("the model has the input 'entity': give the place of each row's entity in its team")
         more: dict[str, Any] = {"memory": memory, "entity": entities}
-        feed = {}
+        feed: dict[str, Array] = {}
         for part in self.file.inputs:
-            leaf = more[part.name] if part.path is None else observations
+            leaf, place = (more[part.name], part.name) if part.path is None else (observations, "observations")
             for key in part.path or ():
-                leaf = leaf[key]
-            feed[part.name] = np.asarray(leaf, part.dtype)
+                try:
+                    leaf, place = leaf[key], f"{place}[{key!r}]"
+                except (KeyError, IndexError, TypeError) as error:
+                    raise ValueError(f"{place} is {described(leaf)} without {key!r}") from error
+            found, rows = np.asarray(leaf), len(next(iter(feed.values()))) if feed else "K"
+            if found.shape[1:] != tuple(part.shape) or found.ndim == 0 or (feed and len(found) != rows):
+                expected = f"[{', '.join(map(str, (rows, *part.shape)))}], a row for each entity that acts"
+                raise ValueError(f"{place} has the shape {[*found.shape]}; expected {expected}")
+            if (lost := lost_value(found, np.dtype(part.dtype))) is not None:
+                raise ValueError(f"{place} has the value {lost}, which {part.dtype} does not hold")
+            feed[part.name] = found.astype(part.dtype, copy=False)
         outputs = self._session.run(self._names, feed)
         return self._decoder(outputs, masks, random), outputs[-1] if self.memory_size else memory
 

@@ -189,7 +189,10 @@ class Policy:
         for array, leaf in zip(arrays, leaves, strict=True):
             numbers = array.values if isinstance(array, Ragged) else array
             if (lost := lost_value(numbers, leaf.dtype)) is not None:
-                raise ValueError(f"the observation{leaf.place} has the value {lost}, which {leaf.dtype} does not hold")
+                found = f"has the value {lost}, which {leaf.dtype} does not hold"
+                if numbers.dtype.kind == "f" and leaf.dtype.kind in "iu":
+                    found = f"is {numbers.dtype}; {leaf.dtype} is needed"
+                raise ValueError(f"the observation{leaf.place} {found}")
             if not is_finite(numbers):
                 lost = numbers[~np.isfinite(numbers)][0]
                 raise ValueError(f"the observation{leaf.place} has the value {lost}; expected finite numbers")
@@ -197,7 +200,8 @@ class Policy:
             raise ValueError(f"the mask has {fault}")
         if mask is None and self._mask_size and not self._warned:
             self._warned = True
-            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` or `mask`"
+            text = "got no mask, though the game has masks, so all actions count as allowed; give `info` with the key "
+            text += "'action_mask', or `mask`"
             warnings.warn(text, stacklevel=3)  # the line that calls `act`
         if single:
             pairs = zip(arrays, leaves, strict=True)

@@ -22,7 +22,7 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import large_numbers
 from arena.game.units import UnitActions, UnitSpace
 from arena.records.outcome import Outcome
-from arena.registry import environment_factory, load_object
+from arena.registry import environment_factory, load_object, where_raised
 
 _ENTITY_LANES = 3  # in which games of entities are played
 _LARGEST_SEED = 2**32 - 1  # that a run may draw for a game; some games in C++ take no more than 2^31 - 1
@@ -123,7 +123,8 @@ def check_batched_env(
         try:
             image = env.render()
         except Exception as error:
-            raise ContractBroken(f"render() raised {type(error).__name__}: {error}; {expected}") from error
+            found = f"render() raised {type(error).__name__}: {error}{where_raised(error)}"
+            raise ContractBroken(f"{found}; {expected}") from error
         if image is not None and not isinstance(image, str):
             array = isinstance(image, np.ndarray)
             found = f"{image.dtype}{image.shape}" if array else repr(type(image))

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 from numpy.typing import NDArray
 
-from arena.errors import ArenaError, ConfigError, GameError
+from arena.errors import ArenaError, ConfigError, GameError, shorten
 from arena.game import spaces
 from arena.game.api import Flags, Frame, Info, Interface, ResetOptions, Seeds, Step
 from arena.game.arrays import copied, described, lost_value
@@ -64,6 +64,13 @@ class BatchedLanes:
             )
         known = first.entities, first.observation_spaces, first.action_spaces, mask_sizes
         self.interface = Interface(*known, in_turns=first.in_turns)
+        self._never_masked = list[str]()  # though an entity with the same actions has masks
+        for name, acted, size in zip(first.entities, first.action_spaces, mask_sizes, strict=True):
+            others = zip(first.entities, first.action_spaces, mask_sizes, strict=True)
+            if not size and (masked := next((of for of, same, has in others if has and same == acted), None)):
+                warn_no_mask(f"the game gave {name!r}", f"{masked!r} has one")
+                self._never_masked.append(name)
+        self._unmasked = [self._never_masked] * self.lanes  # the entities whose newest info had no mask
         shape = (self.lanes, len(first.entities))
         self._observations = [spaces.empty_batch(space, self.lanes) for space in first.observation_spaces]
         self._leaves = [
@@ -106,14 +113,13 @@ class BatchedLanes:
         rewards = np.zeros(shape)
         terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         infos = self._no_infos()
-        lane = 0
+        lane, given = 0, [None] * shape[1]
         try:
             for lane in self._playing:
                 acts = self._active[lane].tolist()
                 columns = zip(self.interface.action_spaces, actions, acts, strict=True)
-                lane_step = self._games[lane].step(
-                    [spaces.row(space, batch, lane) if active else None for space, batch, active in columns]
-                )
+                given = [spaces.row(space, batch, lane) if active else None for space, batch, active in columns]
+                lane_step = self._games[lane].step(given)
                 infos[lane] = self._put(lane, lane_step)
                 rewards[lane] = self._numbers(lane, lane_step.rewards)
                 terminated[lane], truncated[lane] = lane_step.terminated, lane_step.truncated
@@ -121,6 +127,15 @@ class BatchedLanes:
                     truncated[lane] |= ~terminated[lane]
         except (ConfigError, GameError) as error:
             raise self._from(error, "step", lane) from error
+        except Exception as error:  # which may come from an action that a mask should have forbidden
+            got = [
+                f"{name!r} gave no {MASK}, so all actions were allowed (it got action {action})"
+                for name, action in zip(self.interface.entities, given, strict=True)
+                if action is not None and name in self._unmasked[lane]
+            ]
+            if got and len(error.args) < 2:  # the message is the only argument
+                error.args = (f"{error}; {shorten(got)}",)
+            raise
         if np.count_nonzero(self._ended):  # an end is reported once
             for column in (rewards, terminated, truncated):
                 column[self._ended] = 0
@@ -195,7 +210,7 @@ class BatchedLanes:
                     needs = f"its space {list(spaces.leaf_spaces(space))[number]} has {leaf.dtype} {leaf.shape[1:]}"
                     raise self._wrong(f"an observation{place} {found}; {needs}", lane, entity)
                 leaf[lane] = array
-        infos = []
+        infos, self._unmasked[lane] = [], self._never_masked
         for entity, (info, mask) in enumerate(zip(lane_step.infos, self._masks, strict=True)):
             if not isinstance(info, dict):
                 raise self._wrong(f"a {type(info).__name__} as its info; expected a dict", lane, entity)
@@ -204,6 +219,7 @@ class BatchedLanes:
                 over = lane_step.over or lane_step.terminated[entity] or lane_step.truncated[entity]
                 if lane_step.active[entity] and not (over or self._ended[lane, entity]):
                     warn_no_mask(f"the game gave {self.interface.entities[entity]!r}")
+                    self._unmasked[lane] = [*self._unmasked[lane], self.interface.entities[entity]]
                 mask[lane] = 1
             elif mask is not None:
                 fault = write_mask(self.interface.action_spaces[entity], info.pop(MASK), mask[lane])

@@ -248,8 +248,9 @@ class Algorithm(ABC):
 
     def try_out(self) -> str:
         """Calls a further loss once, before the run, on an instance for nothing else; returns a warning, or ''."""
-        if self.extra is not None:
-            self.extra.try_out(self.network, self.made_up_batch().to(self.device))
+        batch = None if self.extra is None else self.made_up_batch().to(self.device)
+        if self.extra is not None and (fault := self.extra.try_out(self.network, batch)):
+            return f"options.extra_loss: {fault} (for a made-up batch)"
         encoder = getattr(self.options, "encoder", None)
         found = [] if encoder is None else unseeded(self.env.single_observation_space, encoder)
         text = "come from torch's global random stream, so each worker and run begins with others: draw them from"
@@ -305,6 +306,7 @@ class Algorithm(ABC):
         An empty minibatch weighs nothing, but its worker takes part. `names` are those of the metrics.
 
         Raises:
+            ConfigError: a value of the further loss is not finite, and the others are.
             FloatingPointError: a metric is not finite.
         """
         steppers = [group_optimizer(optimizer) for optimizer in optimizers]
@@ -314,6 +316,8 @@ class Algorithm(ABC):
         metrics = dict(zip(names, values.tolist(), strict=True))
         if (extra := self.extra) is not None:
             found = extra.backward(self.network, batch) if batch.size else [0.0] * len(extra.names)
+            if (fault := extra.fault(found)) and all(map(math.isfinite, metrics.values())):
+                raise ConfigError(f"{fault}, as those of {self.label} are without it", path="options.extra_loss")
             metrics.update(zip(extra.names, found, strict=True))
         if not self.pools_samples:
             vectors = [vector for stepper in steppers for vector in stepper.parameters]

@@ -245,3 +245,20 @@ class Objectives(Countdown):
     def step(self, action: Any) -> Any:
         observation, _, terminated, truncated, info = super().step(action)
         return observation, np.ones(2), terminated, truncated, info
+
+
+class Outside(Countdown):
+    """Observes what is not in its space after a step."""
+
+    def step(self, action: Any) -> Any:
+        observation, *others = super().step(action)
+        return observation + 1000, *others
+
+
+class SmallSeeds(Countdown):
+    """Takes seeds below 2^31."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None and seed >= 2**31:
+            raise OverflowError("too large")
+        return super().reset(seed=seed)

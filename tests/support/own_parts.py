@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -95,6 +96,18 @@ class Wrong(Decay):
             "elsewhere": torch.zeros((), requires_grad=True) * 2,
         }
         return made.get(self.kind, loss), {} if self.kind == "unmeasured" else measured
+
+
+class Nan(Decay):
+    """Gives NaN as its value, or as what it measures."""
+
+    def __init__(self, *spaces: Any, seed: int, measured: bool = False) -> None:
+        super().__init__(*spaces, seed=seed)
+        self.of_measured = measured
+
+    def __call__(self, network: Any, batch: Any) -> Any:
+        loss, _ = super().__call__(network, batch)
+        return (loss, {"length": math.nan}) if self.of_measured else (loss * math.nan, {"length": 1.0})
 
 
 class Narrowminded(Decay):

@@ -615,6 +615,57 @@ def test_missing_mask_allows_everything_and_is_told_once(
     assert told.startswith("the game gave 'e0' no action mask, though the first reset had one: everything")
 
 
+class Brigade(pettingzoo.ParallelEnv[str, Any, Any]):
+    """Two fighters on a grid of one cell; `fighter_0` has masks before tick `since`."""
+
+    possible_agents = ["fighter_0", "fighter_1"]
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return Box(0, 2, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return Discrete(2)
+
+    def see(self) -> Any:
+        observations = {agent: np.array([self.ticks], np.float32) for agent in self.agents}
+        masks: dict[str, Any] = {agent: {"action_mask": np.array([1, 0], np.int8)} for agent in self.agents}
+        return observations, masks if self.ticks < self.since else {**masks, "fighter_0": {}}
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.ticks = [*self.possible_agents], 0
+        return self.see()
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        self.ticks += 1
+        if any(actions.values()):
+            raise IndexError("out of the grid")
+        observations, infos = self.see()
+        return observations, *(dict.fromkeys(self.agents, value) for value in (0.0, False, False)), infos
+
+
+@pytest.mark.parametrize(("since", "told"), [(0, "'fighter_1' has one"), (1, "the first reset had one")])
+def test_forgotten_mask_is_named_where_the_game_then_fails(
+    since: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_no_mask.cache_clear()
+    env = adapt(Brigade, {"since": since}, 1)
+    env.reset(ONE)
+    for _ in range(2):
+        env.step([np.array([0])] * 2)
+    assert [f"the game gave 'fighter_0' no action mask, though {told}: " in text for text in caplog.messages] == [True]
+    words = "out of the grid; 'fighter_0' gave no action_mask, so all actions were allowed .it got action 1.$"
+    with pytest.raises(IndexError, match=words):
+        env.step([np.array([1]), np.array([0])])
+    env.reset(ONE)
+    with pytest.raises(IndexError) as raised:
+        env.step([np.array([0]), np.array([1])])
+    named = "; 'fighter_0' gave no action_mask, so all actions were allowed (it got action 0)" if since == 0 else ""
+    assert str(raised.value) == f"out of the grid{named}"
+
+
 def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:
     """The rewards of every agent in the loop of PettingZoo's documentation."""
     env.reset(seed=seed)

@@ -20,6 +20,7 @@ from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
 from arena.records import checkpoint
 from arena.registry import ALGORITHMS, ENVIRONMENTS, EXTERNAL, WRAPPERS
+from faulty_games import Outside, SmallSeeds
 
 WORKERS = '''
 class Base:
@@ -417,6 +418,23 @@ def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixt
     assert "is of the algorithm 'own:Vector', the policy uses 'own:Learner'" in error
     kept.write_bytes(b"nothing")
     assert "no whole checkpoint" in error_of(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("game", "words", "line"),
+    [
+        ("Outside", "after step: 'agent_0': lane 0 observes ", Outside.step.__code__.co_firstlineno),
+        ("SmallSeeds", "reset() fails with the seed 4294967295: ", SmallSeeds.reset.__code__.co_firstlineno + 2),
+    ],
+)
+def test_breach_of_a_game_is_named_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], game: str, words: str, line: int
+) -> None:
+    policies, matches = {"red": {"algorithm": "random"}}, [{"env": "game", "seats": ["red"]}]
+    path = write(folder, envs={"game": {"make": f"faulty_games:{game}"}}, policies=policies, matches=matches)
+    found = error_of(capsys, "check", path)
+    assert f"does not behave as the interface asks: {words}" in found
+    assert found.endswith(f"faulty_games.py, line {line})")
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,20 @@ def test_unknown_option_of_an_own_class_is_refused_with_the_nearest_one() -> Non
     with pytest.raises(ConfigError, match="'own_parts:Net' has no option 'widht'; did you mean 'width'") as caught:
         PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own)
     assert caught.value.path == "options.encoder.options"
-    words = r"cannot be made as Net\(space, generator, \*\*options\): TypeError: (?s:.*) \(.*own_parts.py, line \d+\)$"
+    words = (
+        r"cannot be made as Net\(space, generator, \*\*options\): RuntimeError: (?s:.*) \(.*own_parts.py, line \d+\)$"
+    )
     with pytest.raises(ConfigError, match=words):
-        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own | {"options": {"width": {}}})
+        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=own | {"options": {"width": -1}})
+
+
+@pytest.mark.parametrize(("option", "name", "value"), [("encoder", "Net:width", "big"), ("extra_loss", "Decay:by", {})])
+def test_options_of_own_classes_are_checked_against_annotations(option: str, name: str, value: Any) -> None:
+    kind, _, field = name.partition(":")
+    own = {"class": f"own_parts:{kind}", "options": {field: value}}
+    with pytest.raises(ConfigError, match=f"got {re.escape(repr(value))}, expected a ") as caught:
+        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, **{option: own})
+    assert caught.value.path == f"options.{option}.options.{field}"
 
 
 # further losses
@@ -262,6 +273,25 @@ def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path:
         assert caught.value.path == "options.extra_loss"
     with pytest.raises(ConfigError, match="takes 2 positional arguments but 3 were given"):
         tried("own_parts:Narrowminded")
+
+
+@pytest.mark.parametrize(("measured", "name"), [(False, "extra_loss"), (True, "extra_length")])
+@pytest.mark.parametrize("kind", [PPO, DQN])
+def test_further_loss_that_is_not_finite_is_named(kind: Any, measured: bool, name: str, tmp_path: Path) -> None:
+    options = small(kind, tmp_path)
+    extra = {"class": "own_parts:Nan", "options": {"measured": measured}}
+    words = rf"'own_parts:Nan' returned {name} nan \(.*own_parts.py, line \d+\); expected finite numbers"
+    made = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, extra_loss=extra)
+    assert re.match(f"options.extra_loss: {words}", made.try_out())
+    with pytest.raises(ConfigError, match=f"^options.extra_loss: {words}, as those of .* 1 are without it$") as caught:
+        played(kind, actions=actions_of(kind), **options, extra_loss=extra)
+    assert caught.value.path == "options.extra_loss"
+
+
+def test_rewards_are_named_where_all_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PPO, "backward", lambda self, batch: torch.full((len(PPO.metric_names),), torch.nan))
+    with pytest.raises(FloatingPointError, match="are all rewards and observations finite"):
+        played(PPO, **PPO_OPTIONS, extra_loss="own_parts:Nan")
 
 
 @pytest.mark.parametrize(

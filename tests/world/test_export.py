@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -22,8 +23,9 @@ import readme
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records import checkpoint as checkpoints
+from arena.records.formats import ModelTensor
 from arena.serving import load_policy
-from arena.serving.onnx_model import load_model, sha256
+from arena.serving.onnx_model import OnnxModel, load_model, sha256
 from arena.serving.policy import load_algorithm
 from command import Command
 from in_process import one_match, play
@@ -159,6 +161,33 @@ def test_loaded_model_acts_as_the_policy(run: Path) -> None:
     again, _ = model.act(observations, masks, none, [np.random.default_rng(row) for row in range(40)])
     assert drawn.tolist() == again.tolist()
     assert {*drawn.tolist()} == {0, 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"image": np.zeros((2, 2), np.uint8)},
+            "observations['image'] has the shape [2, 2]; expected [K, 2, 2], a row",
+        ),
+        ({"numbers": np.zeros((2, 3))}, "observations['numbers'] has the shape [2, 3]; expected [1, 3], a row"),
+        ({"numbers": None}, "observations is a dict without 'numbers'"),
+        (
+            {"image": np.zeros((1, 2, 2))},
+            "observations['image'] has the value 0.0 (float64; use integers), which uint8",
+        ),
+        ({"image": np.full((1, 2, 2), 256)}, "observations['image'] has the value 256 (int64), which uint8"),
+    ],
+)
+def test_model_refuses_observations_that_do_not_fit_by_name(run: Path, change: dict[str, Any], words: str) -> None:
+    exported = load_model(run / "models" / "blue" / "60")
+    given = [("image", "uint8", (2, 2)), ("numbers", "float32", (3,))]
+    inputs = tuple(ModelTensor(name, dtype, shape, (name,)) for name, dtype, shape in given)
+    model = OnnxModel(msgspec.structs.replace(exported.file, inputs=inputs), exported._session)
+    observations = {"image": np.zeros((1, 2, 2), np.uint8), "numbers": np.zeros((1, 3)), **change}
+    shown = {name: part for name, part in observations.items() if part is not None}
+    with pytest.raises(ValueError, match=re.escape(words)):
+        model.act(shown, None, np.zeros((1, 0), np.float32), None)
 
 
 # ------------------------------------------------------------------------------------------------------------ --verify

@@ -235,7 +235,7 @@ def test_policy_of_a_game_with_masks_warns_once_without_one(how: Any, options: A
         seen = np.ones((1, 1), np.float32) if isinstance(how, list) else np.ones(1, np.float32)
         for policy in (arena.load_policy(f"{tmp_path / 'run'}:p"), trainer.policy("p")):
             policy.act(seen, mask=np.ones((*seen.shape[:-1], 3), np.int8))
-            with pytest.warns(UserWarning, match="no mask, though the game has masks"):
+            with pytest.warns(UserWarning, match="no mask, though the game has masks.*'action_mask'"):
                 policy.act(seen, how)
             policy.act(seen, how)  # a second warning would be an error
 
@@ -267,6 +267,15 @@ def test_entities_of_all_matches_are_known() -> None:
     with pytest.raises(ValueError, match=r"plays no entity 'red_0'; known: blue_0;"):
         one.act(seen, entity="red_0")
     loaded(game, swapped | {"env": "other"}).act(seen, entity="red_0")  # of several games the names are not known
+
+
+def test_floats_in_the_place_of_integers_are_told_the_dtype() -> None:
+    one = one_match({"make": "games:EverySpace"}, {"p": {"algorithm": "ppo"}}, ticks=1)
+    policy = configured_policy(parse_config({"name": "test", **one}, source=""), None, "p")
+    sample = policy.observation_space.sample()
+    name = next(name for name, part in sample.items() if getattr(part, "dtype", None) == np.uint8)
+    with pytest.raises(ValueError, match=rf"^the observation\['{name}'\] is float64; uint8 is needed$"):
+        policy.act({**sample, name: sample[name].astype(np.float64)})
 
 
 @pytest.mark.parametrize("game", ["games:Narrow", "games:EverySpace"])
