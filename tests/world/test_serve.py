@@ -197,6 +197,13 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
     assert seats == {"whole": [[0], [1]], "half": [[0]], "broken": [[0], [1]]}
     reasons = {name: line.get("lost") for name, line in lines.items()}
     assert reasons == {"whole": None, "half": None, "broken": "policy_error"}
+    rows = open_run(tmp_path).episodes()
+    expected = {(name, reason is not None, reason) for name, reason in reasons.items()}
+    for told in (rows, rows.to_polars().to_dicts()):
+        assert {(one["game"], one["lost"], one["lost_reason"]) for one in told} == expected
+    frame = rows.to_pandas()
+    assert frame["lost"].dtype == bool and [*frame.loc[frame["lost"], "lost_reason"]] == ["policy_error"] * 2
+    assert frame.loc[~frame["lost"], "lost_reason"].isna().all()
     (*_, counts) = JournalReader(tmp_path / "games.jsonl")
     assert (counts["lost"], counts["lost_by"]) == (1, {"policy_error": 1})
     assert "3 games begun, 2 ended, 1 lost (1 policy_error); " in capsys.readouterr().out
