@@ -49,6 +49,7 @@ from arena.terminal.output import complain, say
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
 _OPTIONS = {"port": "--http", "host": "--http", "token_file": "--token-file", "actor": "--actor"}  # by argument
+_OPTIONS |= {"command": "--simulator"}
 _GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
 
 

@@ -293,6 +293,11 @@ def test_records_are_refused_before_policies_are_loaded(
     assert re.search(f"--records: .*{message}", capsys.readouterr().err)
 
 
+def test_a_missing_simulator_is_told_by_its_option(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(pole), "--simulator", "no-such-program"]) == 2
+    assert ": --simulator: there is no program 'no-such-program' in PATH" in capsys.readouterr().err
+
+
 def test_a_second_match_with_exchanged_seats_rates_both_sides(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
