@@ -365,6 +365,12 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "step": ("tick",),
     "reset": ("start",),
     "begin": ("start",),
+    "--host": ("--http",),
+    "--port": ("--http",),
+    "--steps": ("--ticks",),
+    "--episodes": ("--games",),
+    "--games": ("--episodes",),
+    "--workers": ("--ranks",),
 }
 """Names of options and keys in other libraries, with the arena's names in the order of preference."""
 

@@ -95,16 +95,18 @@ class Run:
 
         Columns: `round`, `match`, `env`, `lane`, `episode`, `tick` of its end, `length` in ticks, `terminated`,
         `truncated`, `cut`, `ranked`, `seat`, `policy`, `entities`, `return`, `outcome` (`win`, `draw`, `loss`; None
-        without a winner), `idle_ticks`; with metrics of the game `metrics`, and of external games `game` and `lost`,
-        which says why a game was lost.
+        without a winner), `idle_ticks`; with metrics of the game `metrics`; of external games `game`, `lost` and, of
+        lost ones, `lost_reason`; of games of `arena serve` `checkpoint`, the tick of the weights.
         """
         excluded = {"seats", "began", "game", "lost"}
         of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in excluded]
-        of_seat = [name for name in SeatRecord.__struct_encode_fields__ if name != "metrics"]
+        of_seat = [name for name in SeatRecord.__struct_encode_fields__ if name not in ("metrics", "checkpoint")]
         rows = Table(columns=[*of_episode, "seat", *of_seat])
         for episode in JournalReader(self._folder.episodes).lines(EpisodeRecord, missing_ok=True):
-            external = () if episode.game is None else ("game", "lost")
-            whole = {name: getattr(episode, name) for name in (*of_episode, *external)}
+            whole = {name: getattr(episode, name) for name in of_episode}
+            if episode.game is not None:
+                reason = episode.lost if isinstance(episode.lost, str) else None
+                whole |= {"game": episode.game, "lost": bool(episode.lost), "lost_reason": reason}
             for number, seat in enumerate(episode.seats):
                 rows.append({**whole, "seat": number, **msgspec.to_builtins(seat)})
         return rows

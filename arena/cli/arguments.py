@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from arena.errors import nearest
+from arena.errors import nearest, nearest_key
 from arena.terminal.output import complain, say
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             known = (action for action in self._actions if action.help != argparse.SUPPRESS)  # without removed ones
             options = [name for action in known for name in action.option_strings if name.startswith("--")]
-            hints = [f"{word}; {nearest(word.partition('=')[0], options)}" for word in unknown if word.startswith("-")]
+            hints = [
+                f"{word}; {nearest_key(word.partition('=')[0], options)}" for word in unknown if word.startswith("-")
+            ]
             self.error(f"unrecognized arguments: {(hints or [' '.join(unknown)])[0]}")
         return found, unknown
 

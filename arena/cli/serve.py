@@ -22,7 +22,7 @@ from arena.config.load import load_data, resolved_yaml
 from arena.config.matches import Match
 from arena.config.schema import Config, Env, TickRules
 from arena.diagnostics.start_folder import anchored
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError, WriteError, located
 from arena.external.connection import Connection
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
@@ -33,10 +33,10 @@ from arena.plan.plan import MatchPlan, SeatPlan
 from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import argument_path, external_games, interface_of
 from arena.preflight.spec import spec_of
-from arena.records import checkpoint
-from arena.records.atomic import make_folder
+from arena.records import checkpoint, checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import plan_file, write_document
+from arena.records.lock import refuse_locked
 from arena.run.evaluation import result_text
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, Follower
@@ -49,6 +49,7 @@ from arena.terminal.output import complain, say
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
 _OPTIONS = {"port": "--http", "host": "--http", "token_file": "--token-file", "actor": "--actor"}  # by argument
+_OPTIONS |= {"command": "--simulator"}
 _GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
 
 
@@ -235,6 +236,10 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
         match = replace(match, config=described, game=game)
         players, loads, teams_by_policy = [], {}, teams_of(match, places)
         ticks = _ticks(source, teams_by_policy, arguments.checkpoint)  # before policies are loaded, which takes seconds
+        records = None if arguments.records is None else anchored(arguments.records)
+        if records is not None:
+            with located(path="--records"):
+                _begin_records(RunFolder(records), None if policy else config)
         for name, teams in teams_by_policy.items():
             entities = [*chain(*teams)]
             load = partial(
@@ -252,9 +257,6 @@ def prepare(arguments: argparse.Namespace) -> RunningServer:
             seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
             players.append(player)
-        records = None if arguments.records is None else anchored(arguments.records)
-        if records is not None:
-            _begin_records(RunFolder(records), None if policy else config)
         if folder is not None and hasattr(games, "clone"):
             games.clone = Clones(
                 folder,
@@ -286,11 +288,17 @@ def _begin_records(folder: RunFolder, config: Config | None) -> None:
     """Makes a folder for records which can be read as a run's; without a configuration, for the records alone."""
     text = None if config is None else resolved_yaml(config)
     if folder.checkpoints.exists() or (folder.config.exists() and folder.config.read_text() != text):
-        raise ConfigError("holds a run, or records of another configuration; name another folder", path="--records")
-    make_folder(folder.path)
-    if config is not None and text is not None:
-        folder.write_config(text)
-        write_document(folder.plan, plan_file(make_plan(config, ranks=1), {}))
+        raise ConfigError("holds a run, or records of another configuration; name another folder")
+    checksums.check_folder(folder.path)
+    refuse_locked(folder.path)
+    try:
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        folder.path.mkdir(mode=0o700, exist_ok=True)
+        if config is not None and text is not None:
+            folder.write_config(text)
+            write_document(folder.plan, plan_file(make_plan(config, ranks=1), {}))
+    except (OSError, WriteError) as error:
+        raise ConfigError(f"the folder cannot be made, or written to: {error}") from error
 
 
 def _match(

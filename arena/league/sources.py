@@ -106,7 +106,11 @@ class Source:
         """The policy that `POLICY` or `POLICY@TICK` means; `path` is the option, for errors."""
         if name in self.config.policies:  # also a snapshot that the configuration loads
             return Named(name, "")
-        policy, _, label = name.rpartition("@")
+        policy, at, label = name.rpartition("@")
+        if at and not policy:
+            known = ", ".join(self.config.policies)
+            text = f"names no policy: say which of {known}, by {self.path}:POLICY{name}"
+            raise ConfigError(text, path=path, source=self.path + name)
         if policy not in self.config.policies:
             known = nearest(policy or name, self.config.policies)
             raise ConfigError(f"there is no policy {policy or name!r}; {known}", path=path, source=self.path)
@@ -142,22 +146,26 @@ class Source:
 
 
 def split(text: Path | str) -> tuple[str, str]:
-    """The path of a run, and `POLICY@TICK`, of `RUN:POLICY@TICK`; the latter is empty where no policy is named."""
+    """The path of a run, and `POLICY@TICK`, of `RUN:POLICY@TICK`; the latter is empty where no policy is named.
+
+    Of `RUN@TICK`, where the policy is forgotten, it is `@TICK`, which `Source.named` refuses.
+    """
     check_path(text, FORM)
     run, _, name = str(text).rpartition(":")
-    # `os.path`: False also where no path can be so long
-    return (run, name) if run and name and not os.path.exists(anchored(text)) else (str(text), "")
+    if os.path.exists(anchored(text)):  # `os.path`: False also where no path can be so long
+        return str(text), ""
+    before, at, label = str(text).rpartition("@")
+    if before and os.path.isfile(RunFolder(before).config):
+        return before, at + label
+    return (run, name) if run and name else (str(text), "")
 
 
 def named_in_run(text: Path | str) -> tuple[Source, Named]:
     """The run, and the policy in it, of `RUN:POLICY@TICK`; ConfigError: there is no such run or policy."""
     run, name = split(text)
-    before = run.rpartition("@")[0]  # of RUN@TICK, which names no policy
-    if not name and before and not os.path.exists(anchored(run)) and RunFolder(before).config.is_file():
-        run = before
     folder = RunFolder.existing(run)
     source = Source(load_config(folder.config), folder, run)
-    if not name and run == str(text) and (only := only_policy(source.config)) is not None:
+    if not name and (only := only_policy(source.config)) is not None:
         return source, Named(only, "")
     if not name:
         known = ", ".join(source.config.policies)
@@ -231,7 +239,7 @@ def other_policy(source: Source, text: str, *, path: str) -> Policy | None:
         ConfigError: there is no such run, policy or checkpoint, or the run plays another game.
     """
     run, name = split(text)
-    if not name:
+    if not name or (name[0] == "@" and run in source.config.policies):
         return source.frozen(source.named(text, path=path), path=path) if "@" in text else None
     if not ("@" in name or "/" in run or anchored(run).is_file() or RunFolder(run).config.is_file()):
         return None  # a class, as `package.module:Class`

@@ -36,6 +36,8 @@ class SeatRecord(msgspec.Struct, frozen=True, gc=False):
     idle_ticks: int = 0  # in which the arena played the no-op because the worker had left or was waiting
     metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     """What the game has reported of these entities, the mean of each."""
+    checkpoint: Ticks | msgspec.UnsetType = msgspec.UNSET
+    """The tick of the weights at the end of the game; of games of `arena serve` alone."""
 
 
 class EpisodeRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
 
-from arena.errors import pluralize
+from arena.errors import pluralize, shown
 from arena.external.connection import Connection
 from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
 from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
 from arena.records.formats import lost_and_refused
-from arena.records.journal import Journal
+from arena.records.journal import Journal, JournalReader
+from arena.records.lock import RunLock
+from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import contradicting_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.environment.episodes import GameTracker, Tracked
@@ -73,9 +77,19 @@ class Server:
         self._ticks = self._batches = self._contradicting = 0
         self._finished: list[Game] = []
         seats = check_seats(match, self.interface)
-        self._tracker = GameTracker(self, Tracked(match, seats, range(match.lanes), rule="info"))
+        self._lock = None if records is None else RunLock.take(records)
         self._journal = None if records is None else Journal(records / "episodes.jsonl")
         self._counts = None if records is None else Journal(records / "games.jsonl")
+        before = [0] * match.lanes  # of earlier servers, whose numbers of episodes and ticks go on
+        if records is not None:
+            recorded = JournalReader(records / "episodes.jsonl")
+            for line in recorded.lines(EpisodeRecord):
+                self._ticks = max(self._ticks, line.tick)
+                if line.match == match.match and line.lane < match.lanes:
+                    before[line.lane] = line.episode + 1
+            if recorded.count:
+                say(f"{shown(records)}: goes on after {pluralize(recorded.count, 'recorded game')}")
+        self._tracker = GameTracker(self, Tracked(match, seats, range(match.lanes), before, rule="info"))
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
         self._in_slots: list[Game | None] = [None] * match.lanes
         self._woken = threading.Event()
@@ -180,6 +194,8 @@ class Server:
         for journal in (self._journal, self._counts):
             if journal is not None:
                 journal.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _ring(self) -> None:
         """Wakes `run`; most often another request has done so already."""
@@ -228,7 +244,11 @@ class Server:
             self._contradicting += sum(one.contradicts for one in records)
             self.scoreboard.take(records)
             if self._journal is not None:
-                self._journal.extend(records)
+                versions = {player.name: player.model.version for player in self._players}
+                ticks = {name: UNSET if version < 0 else version for name, version in versions.items()}
+                for one in records:
+                    seats = tuple(replace(seat, checkpoint=ticks[seat.policy]) for seat in one.seats)
+                    self._journal.extend([replace(one, seats=seats)])
                 self._journal.flush()
 
     def _count(self) -> None:

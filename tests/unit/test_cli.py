@@ -729,6 +729,10 @@ def test_occupied_record_folder_is_refused_before_play(folder: Path, capsys: pyt
     ("argv", "usage", "message"),
     [
         (["evaluate", "runs/a", "--episode=7"], "arena evaluate", "arguments: --episode=7; did you mean '--episodes'?"),
+        (["serve", "runs/a", "--host", "0.0.0.0"], "arena serve", "arguments: --host; did you mean '--http'?"),
+        (["serve", "runs/a", "--port=80"], "arena serve", "arguments: --port=80; did you mean '--http'?"),
+        (["train", "a.yaml", "--workers", "3"], "arena train", "arguments: --workers; did you mean '--ranks'?"),
+        (["train", "a.yaml", "--host", "a"], "arena train", "arguments: --host; did you mean '--hosts'?"),
         (["train", "a.yaml", "--allow-unprovd"], "arena train", "--allow-unprovd; known: --continue, --help"),
         (["trian"], "arena", "unknown 'trian'; did you mean 'train'? known: board, check, "),
         (["serve", "a", "--engine", "onxx"], "arena serve", "--engine: unknown 'onxx'; did you mean 'onnx'?"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -176,13 +177,26 @@ def test_run_alone_means_its_only_policy_that_learns(runs: Path) -> None:
     assert only_policy(configuration(blue={"algorithm": "random"}, red={"algorithm": "random"})) is None
 
 
-def test_run_alone_names_no_policy(runs: Path) -> None:
+def test_run_alone_names_no_policy(runs: Path, command: Command) -> None:
     with pytest.raises(arena.ConfigError, match=r"config\.yaml: not a run folder: it is a file"):
         arena.load_policy(f"{runs}/runs/a/config.yaml:blue")
-    for name in ("b", "a@10"):
-        words = f"runs/{name}: names no policy: say which of (blue, red|red, blue), by RUN:POLICY@TICK"
+    with pytest.raises(
+        arena.ConfigError, match=r"runs/b: names no policy: say which of (blue, red|red, blue), by RUN:POLICY@TICK"
+    ):
+        arena.load_policy(f"{runs}/runs/b")
+    run = f"{runs}/runs/a"
+    words = f"{run}@10: names no policy: say which of (blue, red|red, blue), by {run}:POLICY@10"
+    for use in (
+        arena.load_policy,
+        lambda text: find_checkpoint(text, "blue"),
+        lambda text: arena.plan_run(configuration(blue=PPO | {"load": text}, red=RANDOM)),
+        lambda text: arena.evaluate(run, 2, against=text),
+        lambda text: arena.tournament([text]),
+    ):
         with pytest.raises(arena.ConfigError, match=words):
-            arena.load_policy(f"{runs}/runs/{name}")
+            use(f"{run}@10")
+    for name in ("serve", "exploit", "export"):
+        assert re.search(words, command(name, f"{run}@10", code=2).err), name
     with pytest.raises(arena.ConfigError, match="runs/b2@10: not a run folder: it does not exist"):
         arena.load_policy(f"{runs}/runs/b2@10")
 
@@ -302,6 +316,7 @@ def test_a_relative_load_is_said_to_be_meant_from_the_current_folder(runs: Path,
     ("against", "message"),
     [
         ("b", "names no policy: say which, by RUN:POLICY@TICK"),
+        ("b@last", "b@last: names no policy: say which of .*, by b:POLICY@last"),
         ("nowhere:blue", "there is no module 'nowhere'.*, and no run folder 'nowhere'"),
     ],
 )

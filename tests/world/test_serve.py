@@ -30,6 +30,7 @@ from arena.external.slots import Answers
 from arena.opened import open_run
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
+from arena.records.lock import RunLock
 from arena.serving import load_policy
 from arena.serving.models import PureModel
 from external_actors import HttpWire, request
@@ -214,6 +215,13 @@ def test_records_name_entities_and_losses_as_a_run_does(tmp_path: Path, capsys: 
     assert seats == {"whole": [[0], [1]], "half": [[0]], "broken": [[0], [1]]}
     reasons = {name: line.get("lost") for name, line in lines.items()}
     assert reasons == {"whole": None, "half": None, "broken": "policy_error"}
+    rows = open_run(tmp_path).episodes()
+    expected = {(name, reason is not None, reason) for name, reason in reasons.items()}
+    for told in (rows, rows.to_polars().to_dicts()):
+        assert {(one["game"], one["lost"], one["lost_reason"]) for one in told} == expected
+    frame = rows.to_pandas()
+    assert frame["lost"].dtype == bool and [*frame.loc[frame["lost"], "lost_reason"]] == ["policy_error"] * 2
+    assert frame.loc[~frame["lost"], "lost_reason"].isna().all()
     (*_, counts) = JournalReader(tmp_path / "games.jsonl")
     assert (counts["lost"], counts["lost_by"]) == (1, {"policy_error": 1})
     assert (
@@ -242,6 +250,73 @@ def test_records_are_read_as_those_of_a_run(pole: Path, tmp_path: Path, capsys: 
     for target, folder in ((pole, records), (pole, pole)):
         assert main(["serve", str(target), "--http", "0", "--records", str(folder)]) == 2
         assert "--records: holds a run, or records of another configuration" in capsys.readouterr().err
+
+
+def test_records_of_a_second_server_go_on_with_the_numbers(
+    pole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = tmp_path / "new" / "records"
+    for slots, which, names in ((3, "first", "abc"), (2, "20", "de"), (3, "last", "f")):
+        with (
+            Serving(pole, "--http", 0, "--slots", slots, "--checkpoint", which, "--records", records) as serving,
+            HttpWire(serving.address) as wire,
+        ):
+            for name in names[:2]:  # at the same time, in two lanes
+                wire.step("start", name)
+                assert wire.step("tick", name, tick(0, 0, 0, 0)).status == 200
+            for name in names[:2]:
+                wire.step("end", name, b"{}")
+            for name in names[2:]:
+                wire.step("start", name)
+                assert wire.step("tick", name, tick(0, 0, 0, 0)).status == 200
+                wire.step("end", name, b"{}")
+        with (records / "episodes.jsonl").open("ab") as file:
+            file.write(b'{"round":0,"match":0,"en')  # of a write that was killed
+    assert re.findall("goes on after .*", capsys.readouterr().out) == [
+        "goes on after 3 recorded games",
+        "goes on after 5 recorded games",
+    ]
+    rows = open_run(records).episodes()
+    assert [(row["game"], row["checkpoint"]) for row in rows] == [*zip("abcdef", (0, 0, 0, 20, 20, 40), strict=True)]
+    numbers: dict[int, list[int]] = {}
+    for row in rows:
+        numbers.setdefault(row["lane"], []).append(row["episode"])
+    assert all(found == [*range(len(found))] for found in numbers.values())
+    ticks = [row["tick"] for row in rows]
+    assert ticks == sorted(ticks)
+    assert main(["report", str(records)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("file", "cannot be made, or written to: .*File exists"),
+        ("file/records", "cannot be made, or written to: .*File exists"),
+        ("held", "another run writes into this folder: process "),
+        ("damaged", "episodes.jsonl: was changed or damaged after the arena wrote it: "),
+    ],
+)
+def test_records_are_refused_before_policies_are_loaded(
+    name: str,
+    message: str,
+    pole: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "held").mkdir()
+    (tmp_path / "damaged" / "checksums").mkdir(parents=True)
+    (tmp_path / "damaged" / "checksums" / "episodes.jsonl").write_text("000000000009 00000000\n" * 2)
+    monkeypatch.setattr(serve, "_model", None)
+    with RunLock.take(tmp_path / "held"):
+        assert main(["serve", str(pole), "--http", "0", "--records", str(tmp_path / name)]) == 2
+    assert re.search(f"--records: .*{message}", capsys.readouterr().err)
+
+
+def test_a_missing_simulator_is_told_by_its_option(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(pole), "--simulator", "no-such-program"]) == 2
+    assert ": --simulator: there is no program 'no-such-program' in PATH" in capsys.readouterr().err
 
 
 def test_a_second_match_with_exchanged_seats_rates_both_sides(
