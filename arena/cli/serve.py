@@ -290,7 +290,7 @@ def _begin_records(folder: RunFolder, config: Config | None) -> None:
     make_folder(folder.path)
     if config is not None and text is not None:
         folder.write_config(text)
-        write_document(folder.plan, plan_file(make_plan(config, ranks=1), {}))
+        write_document(folder.plan, plan_file(make_plan(config, ranks=1)))
 
 
 def _match(
