@@ -186,7 +186,7 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
         remedy = "`arena tournament RUN` plays both sides, as does `both_sides` of a generator"
         lines.append(
             "every player has kept to one side, so that strength cannot be told from what the side is worth, and "
-            f"intervals are wide; {'play games with exchanged seats, too' if found.external else remedy}"
+            f"intervals are wide; {'list a second match with exchanged seats' if found.external else remedy}"
         )
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
     lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]

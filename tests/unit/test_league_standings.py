@@ -256,7 +256,7 @@ def test_external_games_are_not_told_to_play_a_tournament() -> None:
     assert sum("arena tournament" in line for line in league_lines(found)) == 2
     lines = league_lines(found._replace(external=True))
     assert not [line for line in lines if "tournament" in line or "both_sides" in line]
-    assert [line for line in lines if line.endswith("play games with exchanged seats, too")]
+    assert [line for line in lines if line.endswith("; list a second match with exchanged seats")]
 
 
 def test_pairs_without_counted_games_say_why() -> None:
