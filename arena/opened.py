@@ -199,5 +199,5 @@ def rated(run: Run, at: int | None = None) -> Standings:
     counted = found if at is None else read(run._folder, until=at, people=True)
     cut = counted.cut if learns else {}
     table = standings_at(found.timeline, counted.timeline, cut, run.config, at=at)
-    table = table._replace(without_winner=found.without_winner)
+    table = table._replace(without_winner=found.without_winner, external=run._folder.games.exists())
     return Standings(table, counted, end if at is None else at)

@@ -22,6 +22,7 @@ from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, wrapped_text
 from arena.preflight.external import EXTERNAL_GAMES_TEXT, external_kinds
+from arena.preflight.outcomes import outcome_rule
 from arena.records.formats import document_text, plan_file
 from arena.run.api import preflight, role_rows
 from arena.run.planning import checked_plan
@@ -68,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             host_lines = [f"this allocation: {error.message}"]
     if arguments.json:
-        say(document_text(plan_file(plan, external_kinds(plan.matches))))
+        rules = {match.match: outcome_rule(match, findings.interfaces[match.match]) for match in plan.matches}
+        say(document_text(plan_file(plan, external_kinds(plan.matches), rules)))
     elif arguments.dot:
         say(_dot(plan, rounds))
     else:

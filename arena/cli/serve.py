@@ -296,7 +296,7 @@ def _begin_records(folder: RunFolder, config: Config | None) -> None:
         folder.path.mkdir(mode=0o700, exist_ok=True)
         if config is not None and text is not None:
             folder.write_config(text)
-            write_document(folder.plan, plan_file(make_plan(config, ranks=1), {}))
+            write_document(folder.plan, plan_file(make_plan(config, ranks=1)))
     except (OSError, WriteError) as error:
         raise ConfigError(f"the folder cannot be made, or written to: {error}") from error
 

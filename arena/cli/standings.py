@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.pairs:
             say("\n".join(["", *pair_lines(payoffs_of(table, timeline))]))
     else:
-        line = f"no two players have met in a game that counts; {WITHOUT_OPPONENT}"
+        line = f"no two players have met in a game that counts{'' if table.external else f'; {WITHOUT_OPPONENT}'}"
         say("\n".join([line, *table.without_winner]))
     if has_failed(run.folder) and not arguments.json:
         faults = [*JournalReader(run.folder / "faults.jsonl").made(fault_of, missing_ok=True)]

@@ -8,7 +8,8 @@ from dataclasses import replace
 from arena.config import load_with_origin
 from arena.errors import pluralize
 from arena.records.faults import losses
-from arena.records.formats import ProfileFile, read_document
+from arena.records.formats import ProfileFile, read_document, rules_of
+from arena.records.outcome import without_winner_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run import mpirun
@@ -63,6 +64,8 @@ class TrainRun(RunCommand):
             league = standings.league_lines(found, most=standings.MOST, always=always)
             lines += [*(league if found.tables else found.without_winner)]
             lines += [*rounds.decided_lines(run), *standings.champion_lines(rounds.league_champions(run))]
+        elif {score.games.count > 0 for score in scoreboard.policies.values() if score.episodes} == {False}:
+            lines += without_winner_text({env: rule for env, rule in rules_of(run.folder).items() if rule == "info"})
         lines += fault_lines(losses(run.folder.faults))
         if run.profile:
             lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]

@@ -30,7 +30,7 @@ from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Margin, Period, PolicyReset, Timeline
 from arena.records import boundary
 from arena.records.folder import RunFolder
-from arena.records.formats import HumanGameLine, PlanFile, Round, read_document, round_of
+from arena.records.formats import HumanGameLine, PlanFile, Round, read_document, round_of, rules_of
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord
 from arena.records.outcome import contradicting_text, contradicts, side_returns, without_winner_text
@@ -248,7 +248,8 @@ class GameReader:
         prior = {} if config.league is None else config.league.prior
         rated = self._people_at > 0 and len(self._decided) < 2  # people have had a winner in the one game
         undecided = [env for env, won in self._decided.items() if not (won or rated)]
-        rules = {env: config.envs[env].outcome for env in undecided if env in config.envs}
+        declared = rules_of(self._folder) if undecided else {}
+        rules = {env: config.envs[env].outcome or declared.get(env) for env in undecided if env in config.envs}
         missed: Counter[str] = sum((counted for env, counted in self._cut.items() if self._decided[env]), Counter())
         return ResultSet(
             Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior, {**self._margins}),

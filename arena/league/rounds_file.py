@@ -29,7 +29,7 @@ from arena.records.journal import JournalReader
 def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan) -> None:
     """Writes the line of a round, with its plan, after those before it; later lines are removed."""
     known = folder.rounds.read_bytes().splitlines(keepends=True)[: len(before)] if folder.rounds.exists() else []
-    line = msgspec.structs.replace(planned, planned=plan_file(plan, {}).matches)
+    line = msgspec.structs.replace(planned, planned=plan_file(plan).matches)
     checksums.replace(folder.rounds, b"".join([*known, msgspec.json.encode(line) + b"\n"]))
 
 

@@ -75,9 +75,16 @@ def require_rules(config: Config, *plans: Plan, tournament: bool = False) -> Non
 
 
 def rule_lines(plan: Plan) -> list[str]:
-    """A line for each game of several sides of which nothing says who has won, with the rule that fits."""
+    """A line for each game of several sides that does not say who has won: without a rule, with the one that fits."""
     lines = []
-    for match, rule, game in _games([plan]):
+    for match, rule, game in _games([plan], configured="info"):
+        if rule == "info":
+            played = _episodes(game)
+            if played and not any(any(stated) for _, stated in played):
+                lines.append(
+                    f"warning: environment {match.env}: its rule is info, but at the end of "
+                    f"{pluralize(len(played), 'episode')} of random actions no info had the key `outcome`"
+                )
         if rule is None:
             fits, episodes = _suggestion(match, game)
             text = f"; `outcome: {fits}` fits {pluralize(episodes, 'episode')} of random actions" if fits else ""
@@ -88,35 +95,44 @@ def rule_lines(plan: Plan) -> list[str]:
 
 
 def _games(
-    plans: Sequence[Plan], needs: Callable[[MatchPlan], bool] = lambda _: False
+    plans: Sequence[Plan],
+    needs: Callable[[MatchPlan], bool] = lambda _: False,
+    configured: OutcomeRule | None = None,
 ) -> Iterator[tuple[MatchPlan, OutcomeRule | None, BatchedEnv]]:
-    """The games of several sides without a configured rule, each once: a match, the declared rule, and a game.
+    """The games of several sides without a configured rule, or this one, each once: a match, the rule, and a game.
 
     Built-in games, which declare theirs, are made only where a match `needs` winners; `payoffs` are the user's own.
     """
     known = set[str]()
     for match in (match for plan in plans for match in plan.matches):
         place = json.dumps([match.env, match.game.kwargs], default=repr)
-        if match.game.outcome or place in known or len(match.seats) < 2 or len(match.sides) == 1:
+        one_side = len(match.seats) < 2 or len(match.sides) == 1
+        if match.game.outcome not in (None, configured) or place in known or one_side:
             continue
         known.add(place)
         built_in = registry.ENVIRONMENTS.get(match.game.make)
-        custom = built_in is None or not built_in.target.startswith("envs.") or "payoffs" in match.game.kwargs
+        own = built_in is None or not built_in.target.startswith("envs.") or "payoffs" in match.game.kwargs
+        custom = own or match.game.outcome is not None
         if registry.external_kind(match.game.make) is None and (custom or needs(match)):
             with closing(make_game(match, 1)) as game:
                 yield match, outcome_rule(match, game.interface), game
 
 
-def _suggestion(match: MatchPlan, game: BatchedEnv) -> tuple[OutcomeRule | None, int]:
-    """The rule that fits some episodes of random actions, and how many there were."""
+def _episodes(game: BatchedEnv) -> list[tuple[list[float], list[object]]]:
+    """Some episodes of random actions."""
     from arena.testing.batched_env import episodes_of  # a run does not need it
 
+    return [*episodes_of(game, episodes=_EPISODES, ticks=_TICKS)]
+
+
+def _suggestion(match: MatchPlan, game: BatchedEnv) -> tuple[OutcomeRule | None, int]:
+    """The rule that fits some episodes of random actions, and how many there were."""
     seats = check_seats(match, game.interface)
     played = [
         (
             [sum(returns[entity] for entity in seat) / len(seat) for seat in seats],
             [next((stated[entity] for entity in seat if stated[entity] is not None), None) for seat in seats],
         )
-        for returns, stated in episodes_of(game, episodes=_EPISODES, ticks=_TICKS)
+        for returns, stated in _episodes(game)
     ]
     return suggested(played, entities=[*map(len, seats)], sides=match.sides), len(played)

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from arena.config.fields import OutcomeRule
 from arena.config.league import Elo, Half
 from arena.config.matches import Match
 from arena.errors import ConfigError, parser_text, percent, pluralize
@@ -268,6 +269,7 @@ class PlannedMatch(msgspec.Struct, frozen=True, kw_only=True):
     seats: tuple[PlannedSeat, ...]
     sides: tuple[tuple[int, ...], ...] | None = None  # None: written by another version of the arena
     external: str | msgspec.UnsetType = msgspec.UNSET  # how external games come in; ordinary matches lack it
+    outcome: OutcomeRule | msgspec.UnsetType = msgspec.UNSET  # who wins; missing in `rounds.jsonl`, or without a rule
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -310,8 +312,16 @@ class PlanFile(msgspec.Struct, frozen=True):
                 raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
 
 
-def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
-    """What `plan.json` holds of a plan; `external` says how external games come in, by match."""
+def rules_of(folder: RunFolder) -> dict[str, OutcomeRule]:
+    """By game of `plan.json` with several seats, its rule of winners; empty where the file is missing."""
+    matches = read_document(folder.plan, PlanFile).matches if folder.plan.exists() else ()
+    return {match.env: match.outcome for match in matches if match.outcome and len(match.sides or ()) > 1}
+
+
+def plan_file(
+    plan: Plan, external: Mapping[int, str] | None = None, rules: Mapping[int, OutcomeRule | None] | None = None
+) -> PlanFile:
+    """What `plan.json` holds of a plan; by match, `external` says how external games come in, `rules` who wins."""
     matches = tuple(
         PlannedMatch(
             match=match.match,
@@ -320,7 +330,8 @@ def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
             lanes=match.lanes,
             seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
             sides=match.sides,
-            external=external.get(match.match) or msgspec.UNSET,
+            external=(external or {}).get(match.match, msgspec.UNSET),
+            outcome=(rules or {}).get(match.match) or msgspec.UNSET,
         )
         for match in plan.matches
     )

@@ -162,7 +162,8 @@ def without_winner_text(rules: Mapping[str, OutcomeRule | None]) -> list[str]:
     return [
         f"no winners in {env!r}: `envs.{env}.outcome` is none, so its games are not rated"
         if rule == "none"
-        else f"no winners in {env!r}: its infos name none, so its games are not rated"
+        else f"no winners in {env!r}, so its games are not rated: its rule is info, but no episode ended with the key "
+        "`outcome` in an info (over HTTP in its end): state win, loss or draw there, or set another rule"
         if rule == "info"
         else f"no winners in {env!r}, so its games are not rated: set `outcome` of the game, or `envs.{env}.outcome`, "
         "to zero_sum, higher_return, info or none"

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from arena.config.fields import OutcomeRule
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import ArenaError, ConfigError
 from arena.plan.plan import Plan, Role
@@ -49,6 +50,7 @@ class Ready:
     resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
     schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
     external: str | None = None  # of an environment: the kind of its external games, see `registry.external_kind`
+    rule: OutcomeRule | None = None  # of an environment: how the winner of an episode is determined
 
 
 @dataclass(frozen=True)

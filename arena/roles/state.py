@@ -10,6 +10,7 @@ from arena.roles.stop import Stop
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
+    from arena.config.fields import OutcomeRule
     from arena.diagnostics.profile import RoleProfile
     from arena.external.connection import Connection
     from arena.league.read_results import GameReader
@@ -78,6 +79,7 @@ class RunState:
     digests: FileDigests | None = None  # of the files of the boundaries
     profiles: dict[ProfileKey, RoleProfile] = field(default_factory=dict)  # the time of each role
     external: dict[int, str] | None = None  # by match, the kind of external games; None: the roles have not told yet
+    rules: dict[int, OutcomeRule | None] | None = None  # likewise, how the winner of an episode is determined
     resumable: bool = True  # all algorithms can be saved and loaded
     curriculum: Any = None  # the object of the user's class
     unrecorded_change: ChangeLine | None = None  # what `curriculum` has just changed

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -131,13 +132,18 @@ class Stop:
 
 
 def _write_to_launcher(text: str) -> None:
-    """Writes to the stderr of Open MPI's launcher: after a signal it forwards nothing that its processes write."""
+    """Writes to the stderr of Open MPI's launcher: after a signal it forwards nothing that its processes write.
+
+    In a file the launcher overwrites this where it writes after the death of a process; then it forwards what its
+    processes write, so the text is written to both.
+    """
     launcher, target = os.getppid(), 2
     with suppress(OSError):  # without /proc
         if Path(f"/proc/{launcher}/comm").read_text().startswith(("prterun", "mpirun")):
             target = os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
-    with suppress(OSError):  # its reader is gone; an error here would end the run instead of saving it
-        os.write(target, text.encode())
+    for each in {target, 2} if stat.S_ISREG(os.fstat(target).st_mode) else {target}:
+        with suppress(OSError):  # its reader is gone; an error here would end the run instead of saving it
+            os.write(each, text.encode())
     if target != 2:
         os.close(target)
 

@@ -332,7 +332,7 @@ def play_legs(
             raise
         with RunLock.take(run.folder.path) if state.lock is None else nullcontext():
             if not run.begun:
-                begin(run, resumable=root.resumable, external=state.external)
+                begin(run, resumable=root.resumable, external=state.external, rules=state.rules)
                 display.message(f"run folder: {shown(run.path)}")
             begins()
             if state.unrecorded_change is not None:
@@ -382,7 +382,7 @@ def _results(run: Run, state: RunState) -> Iterator[RunResults | None]:
 
     def plan() -> dict[str, Any]:  # the environments know the kinds without an import of their games in this process
         kinds = external_kinds(run.plan.matches) if state.external is None else state.external
-        return as_read(plan_file(run.plan, kinds))
+        return as_read(plan_file(run.plan, kinds, state.rules))
 
     callbacks.start(run.path, plan, resumed=run.resumed)
     with nullcontext() if results is None else closing(results):

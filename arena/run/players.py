@@ -47,6 +47,12 @@ class PlayersOf(NamedTuple):
     label: str  # its name among the sources
     named: list[str]  # as `blue` or `blue@5000`; empty text: all
 
+    @property
+    def chosen(self) -> list[Named]:
+        """The policies that are named, or all, with their labels."""
+        whole = [Named(policy, "") for policy in self.source.config.policies] if "" in self.named else []
+        return [*whole, *(self.source.named(name) for name in self.named if name)]
+
 
 def read_sources(targets: Sequence[AnyConfig], overrides: Sequence[str] = ()) -> list[PlayersOf]:
     """Configurations and runs, whole or as `RUN:POLICY@TICK`, with the same overrides; each has a label of its own."""
@@ -90,8 +96,7 @@ def players_of(sources: Sequence[PlayersOf], labels: Sequence[str], *, untrained
     """
     members, chosen = _members(sources), dict[str, Policy]()
     for of in sources:
-        whole = [Named(policy, "") for policy in of.source.config.policies] if "" in of.named else []
-        for named in [*whole, *(of.source.named(name) for name in of.named if name)]:
+        for named in of.chosen:
             if named.label:
                 of.source.checkpoint(named)  # refuses it where the policy has no checkpoints
             which = [named.label] if named.label else labels
@@ -135,7 +140,7 @@ class _Member(NamedTuple):
 
 
 def _members(sources: Sequence[PlayersOf]) -> dict[str, _Member]:
-    """The policies of all sources; a policy that is the same player in several sources counts once.
+    """The chosen policies of all sources; a policy that is the same player in several sources counts once.
 
     It is if it has the same configuration, and no checkpoints. A name that several sources have gets their labels.
     """
@@ -150,7 +155,7 @@ def _members(sources: Sequence[PlayersOf]) -> dict[str, _Member]:
 
     alike: dict[str, list[PlayersOf]] = {}
     for of in sources:
-        for name in of.source.config.policies:
+        for name in dict.fromkeys(named.policy for named in of.chosen):
             owners = alike.setdefault(name, [])
             if not any(same(before.source, of.source, name) for before in owners):
                 owners.append(of)

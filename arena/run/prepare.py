@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena.config import Config, load_config, resolved_yaml
+from arena.config.fields import OutcomeRule
 from arena.config.members import needs_rules
 from arena.diagnostics.start_folder import anchored
 from arena.preflight.later_seats import later_plans
@@ -79,11 +80,17 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
     return folder
 
 
-def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = None) -> None:
+def begin(
+    run: Run,
+    *,
+    resumable: bool,
+    external: Mapping[int, str] | None = None,
+    rules: Mapping[int, OutcomeRule | None] | None = None,
+) -> None:
     """Writes into the run folder what is known before the start; removes what a resumed run will play again.
 
     If all algorithms can be saved and loaded, the run can be resumed from now on, from its first tick. For
-    `external` see `RunState`.
+    `external` and `rules` see `RunState`.
     """
     if run.resumed:
         forget(run)
@@ -101,7 +108,7 @@ def begin(run: Run, *, resumable: bool, external: Mapping[int, str] | None = Non
         rounds.begin(run)
     run.folder.write_config(resolved_yaml(run.plan.config))  # from here on there is a run to resume
     if run.plan.round == 0:
-        write_document(run.folder.plan, plan_file(run.plan, external or {}))
+        write_document(run.folder.plan, plan_file(run.plan, external, rules))
 
 
 def abandon(run: Run) -> None:

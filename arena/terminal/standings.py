@@ -99,15 +99,19 @@ def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> li
 
 def pair_lines(scores: Payoff) -> list[str]:
     """A line for each pair that has met, the player that stands higher first, below the titles of the columns."""
+    met = pairs(scores, once=True)
     cells: list[Sequence[str]] = [
         ("player", "opponent", "games", "won", "drawn", "lost", "counted", "score now", "95 % interval")
     ]
-    for pair in pairs(scores, once=True):
+    for pair in met:
         now = "-", "-"
         if pair.score is not None and pair.low is not None and pair.high is not None:
             now = percent(pair.score, 1), f"[{percent(pair.low, 1)}, {percent(pair.high, 1)}]"
         cells.append((*pair[:2], *map(str, pair[2:7]), *now))
-    return _aligned(cells, left=(0, 1))
+    if all(pair.counted for pair in met):
+        return _aligned(cells, left=(0, 1))
+    why = "counted 0: all games of the pair are too old, as a policy that learns has changed since, or has started over"
+    return [*_aligned(cells, left=(0, 1)), why]
 
 
 def _aligned(cells: Sequence[Sequence[str]], *, left: Collection[int]) -> list[str]:
@@ -179,17 +183,18 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     if found.unmet:
         lines.append(f"not met yet in a game that counts, so without a rating: {', '.join(found.unmet)}")
     if found.one_side:
+        remedy = "`arena tournament RUN` plays both sides, as does `both_sides` of a generator"
         lines.append(
             "every player has kept to one side, so that strength cannot be told from what the side is worth, and "
-            "intervals are wide; `arena tournament RUN` plays both sides, as does `both_sides` of a generator; for "
-            "external games list a second match with exchanged seats"
+            f"intervals are wide; {'list a second match with exchanged seats' if found.external else remedy}"
         )
     lines += [*found.without_winner, *equal_lines(found.equal), *prior_lines(prior=found.prior)]
     lines += [*curtailed_lines(found.curtailed), *contradiction_lines(found.contradictions)]
     if (narrow := found.narrow) is not None:
+        remedy = "" if found.external else "; `arena tournament RUN` lets all meet"
         lines.append(
             f"the rating of {narrow.player}, which leads, rests on few opponents: nearly all of its games were against "
-            f"{' and '.join(narrow.opponents)}, of {narrow.others} other players; `arena tournament RUN` lets all meet"
+            f"{' and '.join(narrow.opponents)}, of {narrow.others} other players{remedy}"
         )
     return lines
 

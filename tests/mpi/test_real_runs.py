@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from arena.run import mpirun
 from in_process import one_match
 from run_cli import (
+    ARENA,
     TESTS,
     alone,
     by_hand,
@@ -22,6 +25,7 @@ from run_cli import (
     finish,
     has_played,
     reached_by_hand,
+    start,
     started,
     train,
     trained,
@@ -236,6 +240,24 @@ def test_sigterm_to_the_mpi_launcher_is_reported(own: bool, tmp_path: Path) -> N
     words = "arena: SIGTERM from the MPI launcher" if own else "arena: the run has ended: "
     assert words in ended.err
     assert "--resume goes on from tick 0" in ended.err
+
+
+@pytest.mark.openmpi
+@pytest.mark.parametrize("rank", [1, 2])
+def test_death_under_an_own_mpirun_says_in_a_file_where_to_go_on(rank: int, tmp_path: Path) -> None:
+    given = "train", write(tmp_path, {**duel(ticks=10**9), "checkpoint_every": 10**9}), "--run-dir", "run"
+    line, settings = mpirun.command(mpirun.find_launcher(), 3, [*ARENA, *given])
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    process = start(["sh", "-c", f"exec {shlex.join(line)} > output 2>&1"], tmp_path, **added)  # not `>>`
+    wait_for(lambda: has_played(tmp_path / "run"))
+    (pid,) = (
+        pid
+        for pid in children(process.pid)
+        if f"OMPI_COMM_WORLD_RANK={rank}\0" in Path(f"/proc/{pid}/environ").read_text()
+    )
+    os.kill(pid, signal.SIGKILL)
+    finish(process)
+    assert "--resume goes on from tick 0" in (tmp_path / "output").read_text()
 
 
 @pytest.mark.openmpi

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.league.metagame.payoff import payoff
 from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import (
     ENOUGH,
     CutGamesBias,
+    Narrow,
     Row,
     contradicted,
     curtailed,
@@ -30,6 +32,7 @@ from arena.terminal.standings import (
     curtailed_lines,
     equal_lines,
     league_lines,
+    pair_lines,
     prior_lines,
     standings_lines,
     table_data,
@@ -244,6 +247,25 @@ def test_players_that_keep_to_one_side_are_told_why_intervals_are_wide(learners:
     told = any("every player has kept to one side" in line for line in league_lines(found))
     wide = found.tables[0][0].high - found.tables[0][0].low > 700
     assert told == wide == (not swapped)
+
+
+def test_external_games_are_not_told_to_play_a_tournament() -> None:
+    played = Results()
+    played.add_score(("a",), ("b",), Score(9, 0, 9), sided=True)
+    found = league_table(timeline(played), {}, league(PAIR))._replace(narrow=Narrow("a", ("b",), 3))
+    assert sum("arena tournament" in line for line in league_lines(found)) == 2
+    lines = league_lines(found._replace(external=True))
+    assert not [line for line in lines if "tournament" in line or "both_sides" in line]
+    assert [line for line in lines if line.endswith("; list a second match with exchanged seats")]
+
+
+def test_pairs_without_counted_games_say_why() -> None:
+    played = timeline(*[met(a_b=8)] * 2, learners="ab")
+    lines = pair_lines(payoff(played, "ab"))
+    assert (len(lines), lines[-1].split()[0]) == (2, "a")
+    again = pair_lines(payoff(replace(played, beginnings={"b": [PolicyReset(200, None)]}), "ab"))
+    assert again[1].split()[-3:] == ["0", "-", "-"]
+    assert again[2].startswith("counted 0: all games of the pair are too old")
 
 
 def test_policies_that_have_not_met_are_named() -> None:

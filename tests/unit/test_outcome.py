@@ -147,7 +147,7 @@ def test_suggested_rule_fits_the_episodes(episodes: list[tuple[list[float], list
 def test_line_on_a_game_without_winners_names_the_key() -> None:
     assert "`envs.game.outcome` is none" in without_winner_text({"game": "none"})[0]
     assert "set `outcome` of the game, or `envs.game.outcome`, to zero_sum" in without_winner_text({"game": None})[0]
-    assert "its infos name none" in without_winner_text({"game": "info"})[0]
+    assert "no episode ended with the key `outcome` in an info" in without_winner_text({"game": "info"})[0]
     assert without_winner_text({}) == []
 
 
@@ -236,6 +236,31 @@ def test_win_rates_need_a_rule_that_says_who_wins(place: str, keys: dict[str, An
     assert f"but {place} needs winners: set higher_return, which fits 20 episodes" in refused("Rivals", **keys)
     assert f"but {place} needs winners: leave that out" in refused("Pair", **keys)
     assert f"envs.g.outcome: found none, but {place} needs winners" in refused("Rivals", "none", **keys)
+
+
+class Silent(Pair):
+    """Declares the rule info; its infos have no outcome but what it `says`."""
+
+    outcome = "info"
+
+    def __init__(self, says: str = "") -> None:
+        super().__init__()
+        self.says = {"outcome": says} if says else {}
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        return [0, 0], [0.0, 0.0], True, [self.says, {}]
+
+
+@pytest.mark.parametrize(("says", "configured", "warned"), [("", None, 1), ("", "info", 1), ("win", None, 0)])
+def test_check_warns_where_no_info_has_an_outcome(says: str, configured: str | None, warned: int) -> None:
+    policies = {name: {"algorithm": "random"} for name in ("a", "b")}
+    game = {"make": f"{__name__}:Silent", "kwargs": {"says": says}, "outcome": configured}
+    data = {"ticks": 9, "envs": {"g": game}, "policies": policies, "matches": [{"env": "g", "seats": ["a", "b"]}]}
+    lines = rule_lines(make_plan(parse_config(data, source="test")))
+    text = (
+        "warning: environment g: its rule is info, but at the end of 20 episodes of random actions no info had the key"
+    )
+    assert [line.startswith(text) for line in lines] == [True] * warned
 
 
 def test_shared_rewards_suggest_none() -> None:

@@ -198,6 +198,32 @@ class Claimed(Line):
     outcome = "zero_sum"
 
 
+class Untold(Line):
+    """The same; says that its infos say who has won."""
+
+    outcome = "info"
+
+
+def test_missing_outcomes_are_named_after_the_first_round_and_at_the_end(train: Train) -> None:
+    envs = {"forage": {"make": f"{__name__}:Untold"}}
+    text = "no winners in 'forage', so its games are not rated: its rule is info, but no episode ended with the key"
+    policies = {name: FORAGERS[name] for name in ("chance", "idler")}
+    matches = [{"env": "forage", "seats": ["chance", "idler", "chance"]}]
+    lines = train(None, rounds=3, envs=envs, policies=policies, matches=matches).out.splitlines()
+    told = [place for place, line in enumerate(lines) if line.startswith(text)]
+    second = [place for place, line in enumerate(lines) if line.startswith("round 1 of")]
+    assert [told[0] + 1, told[1]] == [*second, len(lines) - 1]
+
+
+def test_run_whose_infos_lack_outcomes_says_so_at_its_end(train: Train, tmp_path: Path) -> None:
+    envs = {"forage": {"make": f"{__name__}:Untold"}}
+    policies = {name: FORAGERS[name] for name in ("chance", "idler")}
+    matches = [{"env": "forage", "seats": ["chance", "idler", "chance"]}]
+    *_, last = train(None, rounds=1, envs=envs, policies=policies, matches=matches).out.splitlines()
+    assert "its rule is info" in last
+    assert [last] == [*read(RunFolder(tmp_path / "run")).without_winner]
+
+
 def test_tournament_without_winners_names_the_reason(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "league.yaml"
     rule = ["--set", "envs.forage.outcome=higher_return"]  # the remedy for runs of before games had rules

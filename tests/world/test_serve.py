@@ -338,7 +338,7 @@ def test_a_second_match_with_exchanged_seats_rates_both_sides(
             assert wire.step("end", "a", json.dumps({"entities": outcomes}).encode()).status == 200
         capsys.readouterr()
         assert main(["standings", str(records)]) == 0
-        told.append("for external games list a second match with exchanged seats" in capsys.readouterr().out)
+        told.append("; list a second match with exchanged seats" in capsys.readouterr().out)
     assert told == [True, False]
 
 

@@ -286,6 +286,14 @@ def test_policy_name_collision_loses_no_player(games: Games, tmp_path: Path) -> 
     assert str(found["duel-2.blue"].load).startswith(str(Path(first).resolve()))
 
 
+def test_policies_that_do_not_play_prefix_no_name(tmp_path: Path) -> None:
+    learn = {"blue": {"algorithm": "workers:Counts"}, "fixed": plays(1)}
+    first, second = runs_called(tmp_path, "one", "other", policies=learn)
+    assert {*players_of(read_sources([f"{first}:fixed", f"{second}:blue"]), ["last"])} == {"fixed", "blue"}
+    chosen = read_sources([f"{first}:fixed", f"{first}:blue", f"{second}:blue"])
+    assert {*players_of(chosen, ["last"])} == {"fixed", "one.blue", "other.blue"}
+
+
 def test_folder_without_a_usable_name_takes_the_configurations(tmp_path: Path) -> None:
     assert [source.label for source in read_sources(runs_called(tmp_path, "日本", "日 1"))] == ["ladder", "1"]
 

@@ -86,6 +86,7 @@ class LeagueTable(NamedTuple):
     # Whether every player has kept to one side, so that strength and the worth of a side cannot be separated.
     one_side: bool = False
     unmet: Sequence[str] = ()  # policies of the configuration that have not met any other in a game that counts
+    external: bool = False  # whether games come from outside, so that no tournament can be played
 
 
 def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:

@@ -81,7 +81,7 @@ class Environment:
             for block in self._blocks if not external else ():
                 block.begin()
             role = Role(RoleKind.ENVIRONMENT, self._match.match, None)
-            self._send(Ready(role, external=self._kind))
+            self._send(Ready(role, external=self._kind, rule=self._blocks[0].rule))
             self._take_end()  # an order to hold before a tick may have come already
             for block in self._blocks if external else ():
                 block.begin()  # may wait for long: before Go, the root waits for all roles

@@ -101,8 +101,8 @@ class LaneBlock:
             self._open_seats(part, parts)
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             spaces = () if run.episodes is None else game.observation_spaces
-            rule = outcome_rule(match, game)
-            tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, rule, spaces)
+            self.rule = outcome_rule(match, game)
+            tracked = Tracked(match, self._seat_entities, lanes, before, run.plan.round, self.rule, spaces)
             self._tracker: EpisodeTracker | GameTracker = (
                 GameTracker(self._game, tracked) if isinstance(self._game, HostedGames) else EpisodeTracker(tracked)
             )

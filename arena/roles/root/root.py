@@ -107,6 +107,8 @@ class Root:
         self._early = early
         external = {one.role.match: one.external for one in ready.values()}
         self._memory.external = {match: kind for match, kind in external.items() if kind and match is not None}
+        environments = (one for one in ready.values() if one.role.kind is RoleKind.ENVIRONMENT)
+        self._memory.rules = {one.role.match: one.rule for one in environments if one.role.match is not None}
         with _refusals_reported():
             check_playable(self._run, ready.values())
 
@@ -131,6 +133,9 @@ class Root:
             self._display.start()
             if plan.config.round_count > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
                 changes = change_text(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
+                played = self._memory.games if plan.round == 1 else None
+                for line in () if played is None else played.read(0).without_winner:
+                    self._display.message(line)
                 self._display.message("; ".join([round_text(plan), *changes]))
             while (step := self._play(progress)).leg is not None:
                 self._leg = step.leg
