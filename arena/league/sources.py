@@ -129,7 +129,7 @@ class Source:
             options = rounds_file.options_at(self.rounds, checkpoint.ticks_of(file)).get(name, options)
         elif policy.load is not None:  # the policy may play under another name and elsewhere
             with located(path=f"policies.{name}.load", source=self.path):
-                file = find_checkpoint(policy.load, name)
+                file = find_checkpoint(policy.load, name, self.folder)
         load = None if file is None else str(file.resolve())
         return msgspec.structs.replace(policy, frozen=True, load=load, options=options)
 
@@ -179,14 +179,17 @@ def only_policy(config: Config) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Path:
-    """The file or folder for `checkpoint.load` that `load:` of a policy means: `RUN:POLICY@TICK`, a run or a file.
+def find_checkpoint(load: str, policy: str, folder: RunFolder | None = None, *, via: tuple[str, ...] = ()) -> Path:
+    """The file that `load:` of a policy means: `RUN:POLICY@TICK`, a run or a file.
 
-    Of a run alone, the checkpoints of `policy` are meant. `via` are the `load:` that have led here.
+    Of a run alone, the checkpoints of `policy` are meant. `folder` is that of the run whose policy it is: its own copy
+    counts, whatever has become of the other run; None: of a configuration. `via` are the `load:` that have led here.
 
     Raises:
         ConfigError: there is no such thing, or no checkpoint of this policy in it, or it loads itself.
     """
+    if folder is not None and (copy := folder.loaded_path(policy, load)).is_file():
+        return copy
     run, name = split(load)
     if not os.path.isabs(run) and not os.path.exists(anchored(run)):
         raise ConfigError(
@@ -203,7 +206,7 @@ def find_checkpoint(load: str, policy: str, *, via: tuple[str, ...] = ()) -> Pat
             raise ConfigError(
                 f"{load}: its `load` leads back to itself ({' -> '.join((*via, load))}); name a checkpoint"
             )
-        return find_checkpoint(loaded, named.policy, via=(*via, load))
+        return find_checkpoint(loaded, named.policy, source.folder, via=(*via, load))
     return source.checkpoint(named)
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
     from arena.game.context import EnvContext
     from arena.records.checkpoint import Checkpoint
+    from arena.records.folder import RunFolder
 
 _PROBE_LANES = 1
 _MOST_ROWS = 100_000  # of a seat for which an algorithm is created; more of them would need too much memory for a check
@@ -76,6 +77,7 @@ def examine(
     later: Sequence[Plan] = (),
     conformance: bool = False,
     known: dict[str, Interface] | None = None,
+    folder: RunFolder | None = None,
 ) -> Preflight:
     """Creates each distinct environment once, or twice to compare them, and checks seats and algorithms against it.
 
@@ -84,6 +86,7 @@ def examine(
         conformance: whether environments are played through the checks of their interface.
         known: the interfaces of environments that were created for other plans, which are not created again; gets
             those of this plan.
+        folder: of the run that goes on with the plan, see `find_checkpoint`.
 
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
@@ -105,7 +108,7 @@ def examine(
             from arena.records import checkpoint
 
             with located(path=f"{path}.load"):
-                found = find_checkpoint(config.load, name)
+                found = find_checkpoint(config.load, name, folder)
                 loaded = (found, checkpoint.load_to_act(found))
                 check_checkpoint(loaded[1], found, policy, cls)
             lines.append(f"policy {name}: begins with {shown(found)}")

@@ -86,7 +86,7 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     make_folder(folder.boundaries)
     digests = digests or FileDigests()
     files = {name: digests.journal(folder.path / name, size) for name, size in boundary.journals.items()}
-    # The checkpoints, states of single workers and snapshots from which a run continues here.
+    # The checkpoints, states of single workers, snapshots and loaded copies from which a run continues here.
     paths: list[Path] = []
     for policy, tick in boundary.checkpoints.items():
         paths.append(boundary.checkpoint(folder, policy))
@@ -94,6 +94,7 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     if snapshots := sorted((folder.path / "snapshots").glob("*/*.ckpt")):
         left = digests.dropped(folder)
         paths += [path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left]
+    paths += sorted(folder.loaded.glob("*/*.ckpt"))
     for path in paths:
         files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)
     listed = msgspec.structs.replace(boundary, files=files)

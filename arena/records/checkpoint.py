@@ -210,10 +210,9 @@ def worker_path_of(folder: Path, boundary: int, rank: int) -> Path:
 
 
 def load(path: Path | str | StatePlace, *, tensors: bool = True) -> Checkpoint:
-    """Reads a checkpoint file, or the newest complete one in a policy's folder, or the own state of a worker.
+    """Reads a checkpoint file, or that of `newest_whole` in a policy's folder, or the own state of a worker.
 
-    In a folder a damaged file is skipped, with a warning in the log. Tensors of the state come back as such, which
-    imports torch, or as arrays.
+    Tensors of the state come back as such, which imports torch, or as arrays.
 
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
@@ -223,14 +222,22 @@ def load(path: Path | str | StatePlace, *, tensors: bool = True) -> Checkpoint:
     path = anchored(path)
     if _WORKERS_NAME.fullmatch(path.name):
         raise ConfigError("has the own states of workers; name the policy's checkpoint beside it", source=str(path))
-    if not path.is_dir():
-        return _read(path, tensors)
-    for file in reversed(list_checkpoints(path)):
+    return _read(newest_whole(path) if path.is_dir() else path, tensors)
+
+
+def newest_whole(folder: Path) -> Path:
+    """The newest complete checkpoint in a policy's folder; a damaged file is skipped, with a warning in the log.
+
+    Raises:
+        ConfigError: there is none; or the newest was written by a newer arena.
+    """
+    for file in reversed(list_checkpoints(folder)):
         try:
-            return _read(file, tensors)
+            _read(file, False)
+            return file
         except DamagedFile as error:
             _log.warning("passed over: %s", error)
-    raise ConfigError("no whole checkpoint in this folder", source=str(path))
+    raise ConfigError("no whole checkpoint in this folder", source=str(folder))
 
 
 def list_checkpoints(folder: Path | str) -> list[Path]:
@@ -258,7 +265,7 @@ def worker_files(folder: Path, boundary: int | None = None) -> list[Path]:
 
 
 def find(path: Path | str, policy: str) -> Path:
-    """The file or folder for `load` that a `load:` in the configuration means: either of these, or a run folder.
+    """The file that a `load:` in the configuration means: itself, or `newest_whole` of a policy's or run's folder.
 
     Of a run folder, the checkpoints of `policy` are meant.
 
@@ -270,11 +277,12 @@ def find(path: Path | str, policy: str) -> Path:
         raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=source)
     if (path / "config.yaml").is_file():
         refuse_links(path, {"checkpoints": None})
-    if path.is_file() or list_checkpoints(path):
+    if path.is_file():
         return path
     home = path / "checkpoints"
-    if list_checkpoints(home / policy):
-        return home / policy
+    for folder in (path, home / policy):
+        if list_checkpoints(folder):
+            return newest_whole(folder)
     others = [folder.name for folder in home.glob("*") if list_checkpoints(folder)]
     if others:
         raise ConfigError(
@@ -315,8 +323,8 @@ def algorithm_of(path: Path) -> str:
 
 
 def ticks_of(path: Path) -> int:
-    """The boundary of a checkpoint, in ticks: from its file name; for the best one, from its content."""
-    return _read(path, False).boundary if path.name == BEST else int(path.name.partition(".")[0])
+    """The boundary of a checkpoint, in ticks: from its file name; from its content where that has another name."""
+    return int(found[0]) if (found := re.match("[0-9]{12,}", path.name)) else _read(path, False).boundary
 
 
 def _read(path: Path, tensors: bool, part: StatePlace | None = None) -> Checkpoint:

@@ -20,6 +20,7 @@ runs/<name>/
 ├── faults.jsonl                    the root: faults that the run has survived, if any
 ├── tensorboard/<policy>/           the root's recorder; `_results/`: the logger `tensorboard`
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
+├── loaded/<policy>/                the root: copies of the checkpoints that `load` has named
 ├── boundaries/                     the root: from where the run can be resumed
 ├── checksums/                      the root: sizes and CRC-32 of the files beside, to find damage, see `checksums`
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
@@ -33,6 +34,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, count, pairwise
@@ -47,7 +49,8 @@ from arena.records.lock import RunLock, has_failed, is_locked
 
 M = TypeVar("M")
 
-_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "checksums", "rounds.jsonl", "tournament.json", "lock"}
+_UNBEGUN = {"logs", "checkpoints", "loaded", "tensorboard", "boundaries", "checksums", "rounds.jsonl", "lock"}
+_UNBEGUN |= {"tournament.json"}
 """The files of a run that has not begun."""
 MANIFEST = "manifest.json"
 """The file in the folder of a match that says what is recorded there."""
@@ -88,6 +91,7 @@ class RunFolder:
         self.replays = path / "replays"
         self.metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
+        self.loaded = path / "loaded"  # missing without `load`
         self.boundaries = path / "boundaries"
         self.requeue = path / "requeue"
         self.tensorboard = path / "tensorboard"
@@ -171,7 +175,7 @@ class RunFolder:
         """
         if self.config.exists() or self.episodes.exists():
             return
-        for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries, self.checksums):
+        for part in (self.logs, self.checkpoints, self.loaded, self.tensorboard, self.boundaries, self.checksums):
             shutil.rmtree(part, ignore_errors=True)
         for file in (self.rounds, self.tournament, self.lock):
             file.unlink(missing_ok=True)
@@ -209,6 +213,13 @@ class RunFolder:
     def checkpoints_path(self, policy: str) -> Path:
         """Where the checkpoints of one policy are."""
         return self.checkpoints / plain_name(policy)
+
+    def loaded_path(self, policy: str, load: str) -> Path:
+        """Where the run's own copy of the checkpoint is that this `load:` of a policy named at its start.
+
+        The text is part of the name: another `load:` names another checkpoint. Runs of earlier versions have none.
+        """
+        return self.loaded / plain_name(policy) / f"{zlib.crc32(load.encode()):08x}.ckpt"
 
     def write_config(self, text: str) -> None:
         """Writes the resolved configuration atomically."""

@@ -89,8 +89,8 @@ def export_hub(name: Path | str, to: Path | str, *, episodes: int = 100) -> list
         part = RunFolder(Path(home) / "hub")
         make_folder(part.path)
         for name in (policy, *others):
-            if load := policies[name].load:  # a file, or a folder whose newest file is meant
-                file = [Path(load), *checkpoints.list_checkpoints(Path(load))][-1]
+            if load := policies[name].load:
+                file = Path(load)
                 part.checkpoints_path(name).mkdir(parents=True)
                 shutil.copy(file, checkpoints.path_of(part.checkpoints_path(name), checkpoints.ticks_of(file)))
         part.config.write_text(yaml.dump({**published_config(folder), "callbacks": []}))

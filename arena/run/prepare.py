@@ -18,6 +18,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.preflight.later_seats import later_plans
 from arena.records import boundary as boundaries
 from arena.records import checksums
+from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, plan_file, write_document
 from arena.records.lock import refuse_locked
@@ -98,6 +99,14 @@ def begin(
         boundaries.discard_after(run.folder, -1)  # of a run that was killed in this folder
         checksums.drop(run.folder.rounds)
         run.folder.rounds.unlink(missing_ok=True)
+    if run.episodes is None or run.plan.config.round_count > 1:  # a single leg loads them once, before this
+        for name, path in run.leg.restore.items():
+            if (load := run.plan.policies[name].config.load) is not None and run.path not in path.parents:
+                copy = run.folder.loaded_path(name, load)
+                for part in (run.folder.loaded, copy.parent):
+                    make_folder(part)
+                with replacing(copy) as file:  # no link: a file of the user's own may be written again
+                    file.write(path.read_bytes())
     checksums.drop(run.folder.external)
     run.folder.external.unlink(missing_ok=True)  # a client that reads it waits until the games listen again
     if resumable and not run.resumed:

@@ -29,7 +29,7 @@ from arena.league.sources import find_checkpoint
 from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
-from arena.records.folder import forget_lanes, matches_in
+from arena.records.folder import RunFolder, forget_lanes, matches_in
 from arena.records.formats import Boundary, ChangeLine, MeasureLine, ResumeLine, Worker
 from arena.records.journal import JournalReader
 from arena.records.result_file import numbers, results_in
@@ -176,7 +176,7 @@ def _at(found: Boundary, run: Run, config: Config, before: Config | None = None)
     here = [line for line in changes if line.tick == found.tick]
     if run.plan.config.curriculum is None:  # else it is asked between two stages
         run = hooks.with_change_lines(run, here)
-    restore = {**initial_checkpoints(run.plan, without=leg.restore), **leg.restore}
+    restore = {**initial_checkpoints(run.plan, run.folder, without=leg.restore), **leg.restore}
     return replace(
         run,
         recorded_change=here[0].set if here else None,
@@ -187,13 +187,15 @@ def _at(found: Boundary, run: Run, config: Config, before: Config | None = None)
     )
 
 
-def initial_checkpoints(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
-    """The checkpoints that the configuration's `load` names, except of the policies in `without`."""
+def initial_checkpoints(
+    plan: Plan, folder: RunFolder | None = None, *, without: Container[str] = ()
+) -> dict[str, Path]:
+    """The checkpoints that the configuration's `load` names, as `find_checkpoint`; not of the policies in `without`."""
     found = {}
     for policy in plan.policies.values():
         if policy.config.load is not None and policy.name not in without:
             with located(path=f"policies.{policy.name}.load"):
-                found[policy.name] = find_checkpoint(policy.config.load, policy.name)
+                found[policy.name] = find_checkpoint(policy.config.load, policy.name, folder)
     return found
 
 
@@ -360,7 +362,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
     if before.round_count > 1 and before.ticks != now.ticks:
         yield f"ticks: a round had {before.ticks}, has {now.ticks}"
     if (before.round_count == 1) != (now.round_count == 1):
-        yield f"rounds was {before.round_count}, is {now.round_count}"
+        yield f"rounds was {before.round_count}, is {now.round_count} (one round is no league)"
     yield from compared("envs", games(before), games(now), GAME)
     if now.round_count == 1:
         here = {name: policy for name, policy in now.policies.items() if name in before.policies}

@@ -107,7 +107,7 @@ def next_round(run: Run, state: RunState) -> Run | None:
         known_path = run.leg.restore.get(fork.source if fork else policy.name)
         source = None if policy.name in following.resets else known_path
         if source is None and policy.config.load is not None:
-            source = find_checkpoint(policy.config.load, policy.name)
+            source = find_checkpoint(policy.config.load, policy.name, folder)
         if source is not None:
             restore[policy.name] = source
     leg = Leg(

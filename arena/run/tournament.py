@@ -297,7 +297,7 @@ class TournamentRun(RunCommand):
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
         plan = rounds.plan_of(config, following, run.folder, ranks=run.plan.processes)
         rounds_file.keep(run.folder, before, following, plan)
-        leg = Leg(start=run.leg.start, restore=initial_checkpoints(plan))
+        leg = Leg(start=run.leg.start, restore=initial_checkpoints(plan, run.folder))
         return replace(run, plan=plan, leg=leg, episodes=batch.episodes)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
@@ -440,7 +440,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
     kept = msgspec.structs.replace(before, rounds=max(before.round_count, config.round_count))
     plan = checked_plan(kept, ranks=ranks)
-    leg = replace(leg_at(found, folder), restore=initial_checkpoints(plan))
+    leg = replace(leg_at(found, folder), restore=initial_checkpoints(plan, folder))
     return Run(plan, folder.path, resumed=True, leg=leg)
 
 

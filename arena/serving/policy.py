@@ -449,7 +449,7 @@ def configured_policy(
     elif saved and (newest := checkpoints.load_to_act(saved[-1])).algorithm == configured.algorithm:
         found = newest  # else its algorithm has changed, and it has not begun to learn
     elif configured.load is not None:
-        found = checkpoints.load_to_act(find_checkpoint(configured.load, name))
+        found = checkpoints.load_to_act(find_checkpoint(configured.load, name, folder))
     cls, options = _algorithm(folder, name, config, checkpoint)
     spec, team, plays, mask_size = spec_of(cls), 1, 1, 0
     names: Sequence[str] = ()
@@ -573,8 +573,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     if file is not None:
         tick = checkpoints.ticks_of(file)
     elif not known and configured.load is not None:  # without checkpoints in this run, the one that it was loaded from
-        found = find_checkpoint(configured.load, policy)
-        file = checkpoints.list_checkpoints(found)[-1] if found.is_dir() else found
+        file = find_checkpoint(configured.load, policy, folder)
         known = dict.fromkeys(("first", "last", str(checkpoints.load(file).boundary)), file)
     if known and checkpoint not in known:
         message = f"there is no checkpoint {checkpoint!r} of {policy!r}; {nearest(checkpoint, known)}"

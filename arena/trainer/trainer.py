@@ -407,7 +407,8 @@ class Trainer:
         _check_resumable(changed)
         if resumed:
             with untouched_process():
-                examine(checked_plan(changed, ranks=1))  # seats that an algorithm cannot fill are found here
+                # Seats that an algorithm cannot fill are found here.
+                examine(checked_plan(changed, ranks=1), folder=run.folder)
         with untouched_process():
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
                 if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
@@ -623,9 +624,8 @@ class Trainer:
         """
         name = self._named(policy)
         configured = self._config_now().policies[name]
-        path = (
-            find_checkpoint(configured.load, name) if configured.frozen and configured.load else self._checkpoint(name)
-        )
+        loads, home = configured.load if configured.frozen else None, self._loop.run.folder
+        path = find_checkpoint(loads, name, home) if loads else self._checkpoint(name)
         loaded = checkpoint.load(path)
         checkpoint.check_mapping(loaded, path)
         return dict(loaded.state)

@@ -321,8 +321,8 @@ def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path
     folder.parent.mkdir()
     path = save(folder)
     assert checkpoint.find(path, "blue") == path
-    assert checkpoint.find(folder, "any policy") == folder
-    assert checkpoint.find(tmp_path, "blue") == folder
+    assert checkpoint.find(folder, "any policy") == path
+    assert checkpoint.find(tmp_path, "blue") == path
 
 
 def test_load_setting_without_a_match_lists_checkpoints(tmp_path: Path) -> None:

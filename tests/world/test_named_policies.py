@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -71,7 +72,7 @@ def test_names_select_the_checkpoint(runs: Path) -> None:
     for name, tick in (("blue", 20), ("blue@last", 20), ("blue@first", 0), ("blue@10", 10)):
         assert find_checkpoint(f"{runs}/runs/a:{name}", "other") == checkpoint.path_of(kept, tick)
     assert find_checkpoint(f"{runs}/runs/a:blue@best", "other") == kept / checkpoint.BEST
-    assert find_checkpoint(f"{runs}/runs/a", "blue") == kept
+    assert find_checkpoint(f"{runs}/runs/a", "blue") == checkpoint.path_of(kept, 20)
 
 
 def test_path_with_a_colon_is_a_path(runs: Path) -> None:
@@ -291,12 +292,40 @@ def test_player_does_not_meet_itself(made: Path, tmp_path: Path) -> None:
 def test_run_names_a_policy_that_it_has_loaded(runs: Path, tmp_path: Path) -> None:
     loaded = PPO | {"load": f"{runs}/runs/b:red@10", "frozen": True}
     folder = arena.train(configuration(old=loaded, red=RANDOM), tmp_path / "new", ranks=1).run_dir
-    assert find_checkpoint(f"{folder}:old", "") == find_checkpoint(f"{runs}/runs/b:red@10", "")
+    copy, source = find_checkpoint(f"{folder}:old", ""), find_checkpoint(f"{runs}/runs/b:red@10", "")
+    assert copy.read_bytes() == source.read_bytes() and folder in copy.parents
     config = RunFolder(folder).config
     (folder / "checksums" / config.name).unlink()
     config.write_text(config.read_text().replace(f"{runs}/runs/b:red@10", f"{folder}:old"))
     with pytest.raises(arena.ConfigError, match="its `load` leads back to itself"):
         find_checkpoint(f"{folder}:old", "")
+
+
+def test_run_goes_on_with_what_it_has_loaded_when_the_other_run_is_gone(runs: Path, tmp_path: Path) -> None:
+    policies = {"new": PPO, "old": PPO | {"load": "runs/b:red", "frozen": True}}
+    config = msgspec.structs.replace(configuration(**policies), ticks=40, checkpoint_every=10)
+    with working_directory(runs):
+        whole = arena.train(config, tmp_path / "whole", ranks=1).run_dir
+        with arena.Trainer(config, run_dir=tmp_path / "parted") as trainer:
+            trainer.train()
+            loaded = trainer.state("old")
+            (runs / "runs/b").rename(runs / "runs/gone")
+            (runs / "runs/a").rename(runs / "runs/b")  # has another policy of this name, which cannot be loaded
+            trainer.train()
+            assert repr(trainer.state("old")) == repr(loaded)
+            folder = trainer.folder
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    with working_directory(elsewhere):
+        arena.train(config, folder, ranks=1, resume=True)
+        ends = [RunFolder(run).checkpoints_path("new") / "000000000040.ckpt" for run in (whole, folder)]
+        assert ends[0].read_bytes() == ends[1].read_bytes()
+        assert arena.evaluate(folder, 2)[1]["policy"] == "old"
+        assert arena.load_policy(f"{folder}:old").ticks == 20
+        other = msgspec.structs.replace(
+            config, ticks=50, policies=configuration(**policies | {"old": PPO | {"load": "x", "frozen": True}}).policies
+        )
+        with pytest.raises(arena.ConfigError, match="x: there is no such checkpoint"):
+            arena.train(other, folder, ranks=1, resume=True)
 
 
 def test_a_relative_load_is_said_to_be_meant_from_the_current_folder(runs: Path, tmp_path: Path) -> None:

@@ -201,6 +201,14 @@ def test_league_of_another_game_is_not_resumed(tmp_path: Path) -> None:
         prepared({**data, "matches": [{"matchmaking": entry}]}, folder.path, resume=True)
 
 
+def test_one_round_is_not_resumed_as_a_league(tmp_path: Path) -> None:
+    policies = {"one": {"algorithm": "random"}, "two": {"algorithm": "random"}}
+    data = {"policies": policies, "matches": [{"env": "game", "seats": ["one", "two"]}], "rounds": 1}
+    folder = play(data, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"rounds was 1, is 2 \(one round is no league\)"):
+        prepared({**data, "rounds": 2}, folder.path, resume=True)
+
+
 def test_games_of_omitted_copies_still_count(tmp_path: Path) -> None:
     data = {
         "policies": {"one": {"algorithm": "random"}, "two": {"algorithm": "random"}},

@@ -121,7 +121,11 @@ def boundary_at(
 
 def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder, done: Mapping[Role, Done]) -> Leg:
     """The leg that begins at the boundary after `leg`; frozen policies keep the checkpoints that they had in `leg`."""
-    frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
+    frozen = dict[str, Path]()
+    for name, path in leg.restore.items():
+        if (policy := plan.policies[name].config).frozen:
+            copy = folder.loaded_path(name, policy.load or "")  # the run that it comes from may remove its file
+            frozen[name] = copy if folder.path not in path.parents and copy.is_file() else path
     following = leg_at(boundary, folder)
     workers = (worker for policy in plan.policies.values() for worker in policy.workers)
     places = ((worker, done[Role(RoleKind.WORKER, *worker)].worker_state) for worker in workers)
