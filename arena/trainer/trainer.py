@@ -38,9 +38,10 @@ from arena.config.named import refuse_main
 from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
 from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
+from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, located, nearest, shorten
 from arena.league.sources import Named, Source, find_checkpoint, only_policy, opponent_of, opposed
 from arena.plan.hosts import parse_hosts
+from arena.plan.plan import Plan
 from arena.plan.process_count import RankCount, process_count
 from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import examine, interface_of
@@ -375,8 +376,8 @@ class Trainer:
                 `policies.<name>.algorithm` with `policies.<name>.options`: the policy starts over.
 
         Raises:
-            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. The next
-                `train` refuses options that do not fit the learned state.
+            ConfigError: one cannot be changed, the configuration is refused, or spaces or options do not fit what an
+                algorithm with `from_spaces` has learned; nothing is changed then.
         """
         self._check_open()
         changes = from_python(changes)
@@ -405,13 +406,10 @@ class Trainer:
         changed_values = {**kept[-1].set, **renewed, **changes}
         changed = changed_config(run, [*kept[:-1], ChangeLine(tick=run.leg.start, set=changed_values)])
         _check_resumable(changed)
-        if resumed:
-            with untouched_process():
-                examine(checked_plan(changed, ranks=1))  # seats that an algorithm cannot fill are found here
-        with untouched_process():
-            for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
-                if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
-                    interface_of(match)  # made once: arguments that it does not take are found here
+        plan = checked_plan(changed, ranks=1) if resumed else with_changes(run.plan, changed)
+        keys = shorten([f"{key}={show(value)}" for key, value in {**resumed, **changes}.items()])
+        with untouched_process(), located(source=f"{source or 'the run'}, as changed by {keys}"):
+            examine(_loading(plan, run.leg.restore))
         if resumed:
             self._reopen(other)
         self._loop.state.changes = changed_values
@@ -775,6 +773,16 @@ def _check_resumable(config: Config) -> None:
                 "state_dict() and load_state_dict()",
                 path=f"policies.{name}",
             )
+
+
+def _loading(plan: Plan, restore: Mapping[str, Path]) -> Plan:
+    """A plan whose policies load what they have learned with the algorithm that they have there."""
+    policies = {
+        name: replace(policy, config=msgspec.structs.replace(policy.config, load=str(restore[name])))
+        for name, policy in plan.policies.items()
+        if name in restore and checkpoint.algorithm_of(restore[name]) == policy.config.algorithm
+    }
+    return replace(plan, policies={**plan.policies, **policies})
 
 
 def _overrides(values: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> list[overriding.Override]:

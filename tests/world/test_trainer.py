@@ -362,6 +362,18 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
     assert max(line["ticks"] for line in json_lines(tmp_path / "run" / "metrics.jsonl")) <= 40
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("envs.game.kwargs.blue_obs", "image"), ("policies.blue.options.hidden_sizes", [4])]
+)
+def test_a_change_that_does_not_fit_what_is_learned_is_refused(tmp_path: Path, key: str, value: Any) -> None:
+    with Trainer({"name": "test", **LEARNS}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match=rf"as changed by {key}=.*do not fit"):
+            trainer.change({key: value})
+        trainer.train()
+        assert (trainer.ticks, (trainer.folder / "changes.jsonl").exists()) == (80, False)
+
+
 def test_workers_join_and_leave_as_after_close_and_resume(tmp_path: Path) -> None:
     data = {"name": "test", **LEARNS, "ticks": 160}
     with Trainer(data, run_dir=tmp_path / "changed") as trainer:
