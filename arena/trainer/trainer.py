@@ -617,7 +617,7 @@ class Trainer:
         """What a policy has learned, as its `state_dict()` has it; of a frozen policy, what it has loaded.
 
         Raises:
-            ConfigError: it has no checkpoint yet, or is frozen and loads none.
+            ConfigError: it has no checkpoint yet, its algorithm has no state, or it is frozen and loads none.
         """
         name = self._named(policy)
         configured = self._config_now().policies[name]
@@ -656,7 +656,10 @@ class Trainer:
         found = boundary.newest(run.folder) if run.begun or run.resumed else None
         if found is None or name not in found.checkpoints or name not in run.leg.restore:
             why = "has no state before its first iteration"
-            if self._config_now().policies[name].frozen:
+            configured = self._config_now().policies[name]
+            if not spec_of(registry.algorithm(configured.algorithm)).saves:
+                why = f"has no state: its algorithm {configured.algorithm!r} has no state_dict()"
+            elif configured.frozen:
                 why = "is frozen and loads no checkpoint, so it has no state"
             raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
         return found.checkpoint(run.folder, name)

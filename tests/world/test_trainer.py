@@ -270,6 +270,8 @@ def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) ->
         assert path.read_bytes() == before
         with pytest.raises(ConfigError, match="did you mean 'blue'"):
             trainer.state("bleu")
+        with pytest.raises(ConfigError, match=r"'red' has no state: its algorithm 'random' has no state_dict\(\)"):
+            trainer.state("red")
 
 
 def test_run_continues_with_a_replaced_state(tmp_path: Path) -> None:
