@@ -29,7 +29,7 @@ import numpy as np
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
-from arena.diagnostics.start_folder import anchored, started_here
+from arena.diagnostics.start_folder import anchored, check_path, started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, in_python
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
@@ -121,7 +121,7 @@ def train(
     read = source.config
     if resume and run_dir is None and source.folder is not None:
         run_dir = source.folder.path
-    place = None if run_dir is None else str(run_dir)
+    place = None if run_dir is None else check_path(run_dir, "the path of a run folder")
     with source.origin.located():
         known = () if hosts is None else parse_hosts(hosts)
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)

@@ -37,7 +37,7 @@ from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
 from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
-from arena.diagnostics.start_folder import anchored
+from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, located, nearest, shorten
 from arena.league.sources import Named, Source, find_checkpoint, only_policy, opponent_of, opposed
 from arena.plan.hosts import parse_hosts
@@ -189,7 +189,7 @@ class Trainer:
         self._before: int | None = None  # bytes of the episodes before the iteration; None: none has begun
         self._acting: dict[str, Policy] = {}  # of the newest state
         self._memories: dict[str, Any] = {}  # by entity of match 0
-        self._open(None if run_dir is None else str(run_dir), resume=resume)
+        self._open(None if run_dir is None else check_path(run_dir, "the path of a run folder"), resume=resume)
 
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
         """Prepares the run and locks its folder."""

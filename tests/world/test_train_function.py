@@ -497,6 +497,24 @@ def test_a_first_argument_of_a_wrong_type_is_told_what_is_expected(call: Any, ex
         call(given)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_folder_that_is_no_path_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path: Any = 3
+    for attempt in (
+        lambda: arena.train(config(), path, ranks),
+        lambda: arena.Trainer(config(), run_dir=path, ranks=ranks),
+        lambda: arena.evaluate(config(), 2, run_dir=path),
+        lambda: arena.tournament(config(), 16, run_dir=path),
+        lambda: arena.experiment.Experiment(run=config(), set={"seed": {"grid_search": [1]}}).run(path),
+    ):
+        with pytest.raises(arena.ConfigError, match=r"^found 3, of the class int; expected the path of a"):
+            attempt()
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
