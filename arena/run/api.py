@@ -100,7 +100,8 @@ def train(
     Args:
         config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration runs again.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
-        ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
+        ranks: how many processes; 1: this one alone, as is usual in a notebook; None: as the configuration's `ranks`
+            says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
             printed to stderr at once, ends these calls, and is raised when the run has ended.
         hosts: of the processes and their slots, as `a:4,b:4`; None: this machine, or the allocation.

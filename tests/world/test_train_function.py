@@ -240,7 +240,13 @@ def test_help_shows_the_public_name_and_each_key() -> None:
         lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
         assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
         assert all(line.partition(": ")[2] for line in lines), name
-    assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
+    for struct, line in (
+        (arena.Policy, "package.module:Class. A class or function may stand in the place of its name\n"),
+        (arena.Config, "\n    ranks: 'auto' or 'one_per_role' or a number; processes"),
+        (arena.Config, "\n    on_env_error: 'stop' or 'restart'; "),
+        (arena.Config, "\n    record: 'nothing' or 'samples' or 'replays'; "),
+    ):
+        assert line in str(struct.__doc__)
     shown = pydoc.plain(pydoc.render_doc(arena.Match))
     keys = "(*, env, seats, entities=None, sides=None, env_kwargs={}, copies=1, lanes=1, pipeline=1)"
     assert f" |  Match{keys}\n" in shown
