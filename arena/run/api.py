@@ -247,7 +247,8 @@ class Listener(Output):
         if status > 128:
             raise KeyboardInterrupt(signal.Signals(status - 128).name)
         if status:
-            raise RunFailed(self.failure)
+            who, _, trace = self.failure.partition("\n")
+            raise RunFailed(self.failure, who=who if trace else "", trace=trace or who)
 
     def display(self, run: Run) -> Display:
         return EventDisplay(run, self._emit)

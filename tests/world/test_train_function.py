@@ -136,8 +136,10 @@ def test_mistake_found_after_the_plan_names_its_key(tmp_path: Path) -> None:
 
 def test_a_failure_of_the_run_is_raised(tmp_path: Path) -> None:
     failing = {"blue": {"algorithm": "faulty_workers:FailsAtStep"}, "red": {"algorithm": "random"}}
-    with pytest.raises(arena.RunFailed, match="blue"):
+    with pytest.raises(arena.RunFailed, match="blue") as caught:
         arena.train(config(policies=failing), tmp_path / "run", ranks=1)
+    assert str(caught.value) == f"{caught.value.who}\n{caught.value.trace}"
+    assert "blue" in caught.value.who and caught.value.trace.startswith("Traceback")
 
 
 def test_an_error_of_on_event_is_printed_at_once_and_raised_after_the_run(
