@@ -371,8 +371,10 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "--episodes": ("--games",),
     "--games": ("--episodes",),
     "--workers": ("--ranks",),
+    "maximum": ("max",),
+    "minimum": ("min",),
 }
-"""Names of options and keys in other libraries, with the arena's names in the order of preference."""
+"""Names of options, keys and choices in other libraries, with the arena's names in the order of preference."""
 
 _OF_CONFIGURATION = {
     "lanes": "`lanes` of a match, or of a generator in `matches`",

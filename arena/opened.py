@@ -16,8 +16,9 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError, in_python
+from arena.records import best
 from arena.records.folder import RunFolder
-from arena.records.formats import GamesLine
+from arena.records.formats import EvaluationLine, GamesLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import UPDATE_FIELDS, EpisodeRecord, SeatRecord
 from arena.records.result_file import read_results
@@ -130,6 +131,21 @@ class Run:
     def metrics(self) -> Table:
         """A row for each update of a policy: `policy`, `update`, `ticks`, `samples`, `seconds`, and what was logged."""
         return Table(JournalReader(self._folder.metrics).made(dict, missing_ok=True), columns=UPDATE_FIELDS)
+
+    def evaluations(self) -> Table:
+        """A row for each policy of each evaluation during the run, in the order in which they were written.
+
+        Columns: `ticks`, `policy`, `episodes`, `return`, `return_std`, `length`; `games` with a winner or a draw, and
+        the shares of them `wins`, `draws`, `losses`, None without such games.
+        """
+        lines = JournalReader(self._folder.evaluations).lines(EvaluationLine, missing_ok=True)
+        return Table(map(msgspec.to_builtins, lines), columns=EvaluationLine.__struct_encode_fields__)
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """`best.json`: `tick`, `metric`, `value` and `policies` of the best result so far; None without one."""
+        found = best.read(self._folder)
+        return None if found is None else msgspec.to_builtins(found)
 
     @in_python()
     def standings(self, at: int | None = None) -> Table:

@@ -194,7 +194,7 @@ def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
             value = "on" if value else "off"  # YAML 1.1 reads them as booleans
         if value in get_args(kind):
             return value
-        raise ConfigError(f"found {show(value)}; {nearest(str(value), get_args(kind))}", path=path)
+        raise ConfigError(f"found {show(value)}; {nearest_key(str(value), get_args(kind))}", path=path)
     if isinstance(value, float) and value.is_integer() and _takes(int, kind):
         value = int(value)  # 1e6 ticks
     try:

@@ -65,7 +65,10 @@ def documented(struct: Any) -> Any:
     lines += ["", "Args:"]
     for key in struct.__struct_fields__:
         text = said.get(key, "").replace("null", "None")
-        also = "; or the class or function itself" if "Target" in kinds[key] else ""
+        choices = re.findall(r"'\w+'", kinds[key])  # of a Literal
+        number = ["a number"] * kinds[key].endswith("| Count")
+        text = f"{' or '.join(choices + number)}; {text}" if choices else text
+        also = ". A class or function may stand in the place of its name" if "Target" in kinds[key] else ""
         lines.append(f"    {key}: {text}{also}")
     struct.__doc__ = "\n".join(lines)
     return struct

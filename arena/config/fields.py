@@ -23,12 +23,14 @@ Text = Annotated[str, Meta(min_length=1)]
 T = TypeVar("T")
 if TYPE_CHECKING:
     Target: TypeAlias = Any
+    AnyOptions: TypeAlias = Any  # a mapping, or an algorithm's struct of options; read it is a mapping
     ClassTarget: TypeAlias = str | type[Any]
     ListOf: TypeAlias = Sequence[T]
     MapOf: TypeAlias = Mapping[str, T]
 else:
     Target = ClassTarget = Text
     ListOf, MapOf = tuple[T, ...], dict[str, T]
+    AnyOptions = dict[str, Any]
 """What a short name or `package.module:attribute` names; in Python also the class or function itself. In Python any
 sequence is a list and any mapping a mapping; `decode` makes tuples and dictionaries of them."""
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]

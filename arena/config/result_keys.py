@@ -105,7 +105,8 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bo
         raise ConfigError(f"is a mapping; name one of its numbers: {listed(within)}")
     shown = [*known, *(f"{mapping}/{names[0]}" for mapping in mappings if names)]
     every = [*dict.fromkeys([*shown, *of_policies])]
-    raise ConfigError(f"no result has {key!r}; {nearest(key, every)}; and numbers below {', '.join(below)}")
+    meant = next((one for one in every if one.replace("_mean", "") == key), key)  # nearer to it are `_min` and `_max`
+    raise ConfigError(f"no result has {key!r}; {nearest(meant, every)}; and numbers below {', '.join(below)}")
 
 
 def stop_rules(stop: Mapping[str, Any]) -> tuple[StopRule, ...]:

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from arena.config.fields import (
     ONLY_ACT,
+    AnyOptions,
     ClassTarget,
     Color,
     Count,
@@ -81,7 +82,7 @@ class Policy(Keys, frozen=True, kw_only=True):
 
     algorithm: Target
     """short name | package.module:Class"""
-    options: MapOf[Any] = {}
+    options: AnyOptions = {}
     """of the algorithm"""
     color: Color | None = None
     """in displays and diagrams, as "#rrggbb" in quotes"""

@@ -17,13 +17,15 @@ from arena.errors import ConfigError, Start
 
 def anchored(path: Path | str) -> Path:
     """A path as an absolute one: a relative path is meant from the folder in which the arena was started."""
+    check_path(path, "the path of a file or folder")
     return Path(Start.folder or os.getcwd(), path)
 
 
-def check_path(given: object, expected: str) -> None:
-    """Refuses what is no path, as a program may give."""
+def check_path(given: object, expected: str) -> str:
+    """A path as text; refuses what is no path, as a program may give."""
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}")
+    return str(given)
 
 
 @contextmanager

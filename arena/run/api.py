@@ -29,7 +29,7 @@ import numpy as np
 
 from arena.config import Config, load_config, resolved_yaml
 from arena.config.named import refuse_main
-from arena.diagnostics.start_folder import anchored, started_here
+from arena.diagnostics.start_folder import anchored, check_path, started_here
 from arena.errors import MISTAKE, ConfigError, RunFailed, in_python
 from arena.league.sources import AnyConfig, Source
 from arena.opened import Table
@@ -100,7 +100,8 @@ def train(
     Args:
         config: a YAML file, its contents, the same as `arena.Config`, or a run folder, whose configuration runs again.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
-        ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
+        ranks: how many processes; 1: this one alone, as is usual in a notebook; None: as the configuration's `ranks`
+            says.
         on_event: is called with each event of the run, from another thread, one call at a time. An exception of it is
             printed to stderr at once, ends these calls, and is raised when the run has ended.
         hosts: of the processes and their slots, as `a:4,b:4`; None: this machine, or the allocation.
@@ -121,7 +122,7 @@ def train(
     read = source.config
     if resume and run_dir is None and source.folder is not None:
         run_dir = source.folder.path
-    place = None if run_dir is None else str(run_dir)
+    place = None if run_dir is None else check_path(run_dir, "the path of a run folder")
     with source.origin.located():
         known = () if hosts is None else parse_hosts(hosts)
         plan = checked_plan(read, ranks=process_count(read, ranks, os.environ, hosts=known).number)
@@ -246,7 +247,8 @@ class Listener(Output):
         if status > 128:
             raise KeyboardInterrupt(signal.Signals(status - 128).name)
         if status:
-            raise RunFailed(self.failure)
+            who, _, trace = self.failure.partition("\n")
+            raise RunFailed(self.failure, who=who if trace else "", trace=trace or who)
 
     def display(self, run: Run) -> Display:
         return EventDisplay(run, self._emit)

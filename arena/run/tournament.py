@@ -24,6 +24,7 @@ from arena import opened, registry
 from arena.config import load_config
 from arena.config.members import Sides
 from arena.config.schema import Config
+from arena.diagnostics.start_folder import check_path
 from arena.errors import ConfigError, in_python, pluralize
 from arena.league import read_results, rounds_file
 from arena.league.ratings.ranking import OrderUncertainty
@@ -191,7 +192,7 @@ def tournament(
         checkpoints=labels,
         untrained=untrained,
         greedy=greedy,
-        run_dir=None if run_dir is None else str(run_dir),
+        run_dir=None if run_dir is None else check_path(run_dir, "the path of a run folder"),
     )
 
     def keep(run: Run, outcome: Outcome | ReturnsOutcome) -> None:

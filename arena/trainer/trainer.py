@@ -37,10 +37,11 @@ from arena.config.load import load_with_origin, parse_config
 from arena.config.named import refuse_main
 from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
-from arena.diagnostics.start_folder import anchored
-from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, nearest
+from arena.diagnostics.start_folder import anchored, check_path
+from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, located, nearest, shorten
 from arena.league.sources import Named, Source, find_checkpoint, only_policy, opponent_of, opposed
 from arena.plan.hosts import parse_hosts
+from arena.plan.plan import Plan
 from arena.plan.process_count import RankCount, process_count
 from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import examine, interface_of
@@ -188,7 +189,7 @@ class Trainer:
         self._before: int | None = None  # bytes of the episodes before the iteration; None: none has begun
         self._acting: dict[str, Policy] = {}  # of the newest state
         self._memories: dict[str, Any] = {}  # by entity of match 0
-        self._open(None if run_dir is None else str(run_dir), resume=resume)
+        self._open(None if run_dir is None else check_path(run_dir, "the path of a run folder"), resume=resume)
 
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
         """Prepares the run and locks its folder."""
@@ -375,8 +376,8 @@ class Trainer:
                 `policies.<name>.algorithm` with `policies.<name>.options`: the policy starts over.
 
         Raises:
-            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. The next
-                `train` refuses options that do not fit the learned state.
+            ConfigError: one cannot be changed, the configuration is refused, or spaces or options do not fit what an
+                algorithm with `from_spaces` has learned; nothing is changed then.
         """
         self._check_open()
         changes = from_python(changes)
@@ -405,14 +406,10 @@ class Trainer:
         changed_values = {**kept[-1].set, **renewed, **changes}
         changed = changed_config(run, [*kept[:-1], ChangeLine(tick=run.leg.start, set=changed_values)])
         _check_resumable(changed)
-        if resumed:
-            with untouched_process():
-                # Seats that an algorithm cannot fill are found here.
-                examine(checked_plan(changed, ranks=1), folder=run.folder)
-        with untouched_process():
-            for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
-                if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
-                    interface_of(match)  # made once: arguments that it does not take are found here
+        plan = checked_plan(changed, ranks=1) if resumed else with_changes(run.plan, changed)
+        keys = shorten([f"{key}={show(value)}" for key, value in {**resumed, **changes}.items()])
+        with untouched_process(), located(source=f"{source or 'the run'}, as changed by {keys}"):
+            examine(_loading(plan, run.leg.restore), folder=run.folder)
         if resumed:
             self._reopen(other)
         self._loop.state.changes = changed_values
@@ -620,7 +617,7 @@ class Trainer:
         """What a policy has learned, as its `state_dict()` has it; of a frozen policy, what it has loaded.
 
         Raises:
-            ConfigError: it has no checkpoint yet, or is frozen and loads none.
+            ConfigError: it has no checkpoint yet, its algorithm has no state, or it is frozen and loads none.
         """
         name = self._named(policy)
         configured = self._config_now().policies[name]
@@ -658,7 +655,10 @@ class Trainer:
         found = boundary.newest(run.folder) if run.begun or run.resumed else None
         if found is None or name not in found.checkpoints or name not in run.leg.restore:
             why = "has no state before its first iteration"
-            if self._config_now().policies[name].frozen:
+            configured = self._config_now().policies[name]
+            if not spec_of(registry.algorithm(configured.algorithm)).saves:
+                why = f"has no state: its algorithm {configured.algorithm!r} has no state_dict()"
+            elif configured.frozen:
                 why = "is frozen and loads no checkpoint, so it has no state"
             raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
         return found.checkpoint(run.folder, name)
@@ -775,6 +775,16 @@ def _check_resumable(config: Config) -> None:
                 "state_dict() and load_state_dict()",
                 path=f"policies.{name}",
             )
+
+
+def _loading(plan: Plan, restore: Mapping[str, Path]) -> Plan:
+    """A plan whose policies load what they have learned with the algorithm that they have there."""
+    policies = {
+        name: replace(policy, config=msgspec.structs.replace(policy.config, load=str(restore[name])))
+        for name, policy in plan.policies.items()
+        if name in restore and checkpoint.algorithm_of(restore[name]) == policy.config.algorithm
+    }
+    return replace(plan, policies={**plan.policies, **policies})
 
 
 def _overrides(values: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> list[overriding.Override]:

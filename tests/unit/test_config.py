@@ -425,6 +425,8 @@ ONE_BOUND = "expected a number, {at_least: number} or {at_most: number}"
         (independent(TEAMS, evaluation={"every": 10_000, "seats": [[], "red"]}), "evaluation.seats[0]", "is empty"),
         (with_keys(best={"metric": "policy_reward_mean"}), "best.metric", "is a mapping; name one of its numbers: "),
         (with_keys(best={"metric": "episode_reward_men"}), "best.metric", "did you mean 'episode_reward_mean'"),
+        (with_keys(best={"metric": "policy_reward/blue"}), "best.metric", "did you mean 'policy_reward_mean/blue'"),
+        (with_keys(best={"metric": "ticks", "mode": "maximum"}), "best.mode", "did you mean 'max'?"),
         *(
             (with_keys(stop={"ticks": bound}), "stop.ticks", ONE_BOUND)
             for bound in ("450", True, None, [1], {}, {"atleast": 1}, {"at_least": 1, "at_most": 2}, float("nan"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import arena
 from arena.records.faults import FaultKind, log_fault
@@ -39,6 +40,19 @@ def test_rows_are_those_of_the_files(run: Path) -> None:
     assert opened.metrics() == list(JournalReader(run / "metrics.jsonl"))
     assert [result["ticks"] for result in opened.results()][-1] == 20
     assert (opened.config.policies["blue"].algorithm, opened.folder) == ("ppo", run)
+
+
+def test_evaluations_and_best_result_are_those_of_the_files(run: Path, tmp_path: Path) -> None:
+    data = yaml.safe_load((run / "config.yaml").read_text())
+    more = {"evaluation": {"every": 10_000, "episodes": 4}, "best": {"metric": "episode_len_mean"}}
+    path = arena.train({**data, **more}, tmp_path / "evaluated", ranks=1).run_dir
+    opened, before = arena.open_run(path), arena.open_run(run)
+    rows = opened.evaluations()
+    assert rows == list(JournalReader(path / "evaluations.jsonl"))
+    assert [(row["ticks"], row["policy"]) for row in rows] == [(20, "blue"), (20, "red")]
+    assert json.dumps(opened.best) == json.dumps(json.loads((path / "best.json").read_text()))
+    assert (before.evaluations(), before.best) == ([], None)
+    assert [*before.evaluations().to_pandas().columns] == [*rows[0]]
 
 
 def test_frames_have_a_row_for_each_row(run: Path) -> None:

@@ -136,8 +136,10 @@ def test_mistake_found_after_the_plan_names_its_key(tmp_path: Path) -> None:
 
 def test_a_failure_of_the_run_is_raised(tmp_path: Path) -> None:
     failing = {"blue": {"algorithm": "faulty_workers:FailsAtStep"}, "red": {"algorithm": "random"}}
-    with pytest.raises(arena.RunFailed, match="blue"):
+    with pytest.raises(arena.RunFailed, match="blue") as caught:
         arena.train(config(policies=failing), tmp_path / "run", ranks=1)
+    assert str(caught.value) == f"{caught.value.who}\n{caught.value.trace}"
+    assert "blue" in caught.value.who and caught.value.trace.startswith("Traceback")
 
 
 def test_an_error_of_on_event_is_printed_at_once_and_raised_after_the_run(
@@ -240,7 +242,13 @@ def test_help_shows_the_public_name_and_each_key() -> None:
         lines = struct.__doc__.partition("\nArgs:\n")[2].splitlines()
         assert [line.split(":")[0].strip() for line in lines] == list(struct.__struct_fields__)
         assert all(line.partition(": ")[2] for line in lines), name
-    assert "algorithm: short name | package.module:Class; or the class or function itself" in arena.Policy.__doc__ or ""
+    for struct, line in (
+        (arena.Policy, "package.module:Class. A class or function may stand in the place of its name\n"),
+        (arena.Config, "\n    ranks: 'auto' or 'one_per_role' or a number; processes"),
+        (arena.Config, "\n    on_env_error: 'stop' or 'restart'; "),
+        (arena.Config, "\n    record: 'nothing' or 'samples' or 'replays'; "),
+    ):
+        assert line in str(struct.__doc__)
     shown = pydoc.plain(pydoc.render_doc(arena.Match))
     keys = "(*, env, seats, entities=None, sides=None, env_kwargs={}, copies=1, lanes=1, pipeline=1)"
     assert f" |  Match{keys}\n" in shown
@@ -495,6 +503,24 @@ def test_a_first_argument_of_a_wrong_type_is_told_what_is_expected(call: Any, ex
     message = f"found {given!r:.60}, of the class {type(given).__name__}; expected {expected}"
     with pytest.raises(arena.ConfigError, match=f"^{re.escape(message)}"):
         call(given)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_folder_that_is_no_path_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path: Any = 3
+    for attempt in (
+        lambda: arena.train(config(), path, ranks),
+        lambda: arena.Trainer(config(), run_dir=path, ranks=ranks),
+        lambda: arena.evaluate(config(), 2, run_dir=path),
+        lambda: arena.tournament(config(), 16, run_dir=path),
+        lambda: arena.experiment.Experiment(run=config(), set={"seed": {"grid_search": [1]}}).run(path),
+    ):
+        with pytest.raises(arena.ConfigError, match=r"^found 3, of the class int; expected the path of a"):
+            attempt()
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

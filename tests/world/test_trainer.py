@@ -270,6 +270,8 @@ def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) ->
         assert path.read_bytes() == before
         with pytest.raises(ConfigError, match="did you mean 'blue'"):
             trainer.state("bleu")
+        with pytest.raises(ConfigError, match=r"'red' has no state: its algorithm 'random' has no state_dict\(\)"):
+            trainer.state("red")
 
 
 def test_run_continues_with_a_replaced_state(tmp_path: Path) -> None:
@@ -360,6 +362,18 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
     assert {line["length"] for line in lines if line["tick"] > 45} == {5}
     assert max(line["length"] for line in lines if line["tick"] <= 40) == 15
     assert max(line["ticks"] for line in json_lines(tmp_path / "run" / "metrics.jsonl")) <= 40
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("envs.game.kwargs.blue_obs", "image"), ("policies.blue.options.hidden_sizes", [4])]
+)
+def test_a_change_that_does_not_fit_what_is_learned_is_refused(tmp_path: Path, key: str, value: Any) -> None:
+    with Trainer({"name": "test", **LEARNS}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match=rf"as changed by {key}=.*do not fit"):
+            trainer.change({key: value})
+        trainer.train()
+        assert (trainer.ticks, (trainer.folder / "changes.jsonl").exists()) == (80, False)
 
 
 def test_workers_join_and_leave_as_after_close_and_resume(tmp_path: Path) -> None:
