@@ -329,7 +329,9 @@ def test_check_warns_of_a_game_that_is_not_repeatable_and_of_its_cost(
 
 def test_check_warns_of_a_game_whose_render_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, warning = checked(folder, "own:NoScreen", capsys)
-    assert warning.startswith("warning: environment game: render() raised RuntimeError: No available video device (own.py, line ")
+    assert warning.startswith(
+        "warning: environment game: render() raised RuntimeError: No available video device (own.py, line "
+    )
     assert warning.endswith("It can be trained on, but there are no pictures of it in videos and in the report")
 
 
