@@ -95,9 +95,9 @@ class Run:
         """A row for each seat of each finished episode, in the order in which they were written.
 
         Columns: `round`, `match`, `env`, `lane`, `episode`, `tick` of its end, `length` in ticks, `terminated`,
-        `truncated`, `cut`, `ranked`, `seat`, `policy`, `entities`, `return`, `outcome` (`win`, `draw`, `loss`; None
-        without a winner), `idle_ticks`; with metrics of the game `metrics`; of external games `game`, `lost` and, of
-        lost ones, `lost_reason`; of games of `arena serve` `checkpoint`, the tick of the weights.
+        `truncated`, `cut`, `ranked`, `contradicts`, `seat`, `policy`, `entities`, `return`, `outcome` (`win`, `draw`,
+        `loss`; None without a winner), `idle_ticks`; with metrics of the game `metrics`; of external games `game`,
+        `lost` and, of lost ones, `lost_reason`; of games of `arena serve` `checkpoint`, the tick of the weights.
         """
         excluded = {"seats", "began", "game", "lost"}
         of_episode = [name for name in EpisodeRecord.__struct_fields__ if name not in excluded]

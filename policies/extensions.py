@@ -126,8 +126,10 @@ class ExtraLoss:
     def fault(self, values: Sequence[float]) -> str:
         """What is wrong with these values of `names`; empty: all are finite."""
         wrong = [f"{name} {one}" for name, one in zip(self.names, values, strict=True) if not math.isfinite(one)]
+        if not wrong:
+            return ""
         where = where_defined(self._loaded.kind, "__call__")
-        return f"{self._loaded.name!r} returned {shorten(wrong)}{where}; expected finite numbers" if wrong else ""
+        return f"{self._loaded.name!r} returned {shorten(wrong)}{where}; expected finite numbers"
 
     def try_out(self, network: nn.Module, batch: Any) -> str:
         """Calls it once; changes no `grad` of the weights. Errors become ConfigErrors; returns a warning, or ''."""

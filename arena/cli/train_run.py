@@ -9,7 +9,6 @@ from arena.config import load_with_origin
 from arena.errors import pluralize
 from arena.records.faults import losses
 from arena.records.formats import ProfileFile, read_document, rules_of
-from arena.records.outcome import without_winner_text
 from arena.records.scoreboard import Scoreboard
 from arena.roles.run import Run
 from arena.run import mpirun
@@ -64,8 +63,12 @@ class TrainRun(RunCommand):
             league = standings.league_lines(found, most=standings.MOST, always=always)
             lines += [*(league if found.tables else found.without_winner)]
             lines += [*rounds.decided_lines(run), *standings.champion_lines(rounds.league_champions(run))]
-        elif {score.games.count > 0 for score in scoreboard.policies.values() if score.episodes} == {False}:
-            lines += without_winner_text({env: rule for env, rule in rules_of(run.folder).items() if rule == "info"})
+        else:
+            played = [score for score in scoreboard.policies.values() if score.episodes]
+            if played and not any(score.games.count for score in played) and "info" in rules_of(run.folder).values():
+                from arena.league import read_results
+
+                lines += read_results.read(run.folder).without_winner  # no outcome was stated, or none that fits
         lines += fault_lines(losses(run.folder.faults))
         if run.profile:
             lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]

@@ -145,9 +145,8 @@ class HttpConnection(HttpToolsProtocol):
                 if self.parser.get_method() == b"CONNECT":
                     self._refuse(405, "method_not_allowed", "found CONNECT; this server is no proxy")
                     return
-                rest = part[offer.args[0] :]
-                self._bytes -= len(rest)
-                data = self._decline_upgrade() + rest + data
+                self._bytes = 0  # the head is counted again
+                data = self._decline_upgrade() + part[offer.args[0] :] + data
             except HttpParserError:
                 self._refuse(400, "bad_request", "this is not HTTP/1.1")
             else:

@@ -84,8 +84,8 @@ def examine(
     Args:
         later: plans with the seats of later rounds and of evaluations, see `arena.preflight.later_seats`.
         conformance: whether environments are played through the checks of their interface.
-        known: the interfaces of environments that were created for other plans, which are not created again; gets
-            those of this plan.
+        known: by `environment_key`, the interfaces of environments that were created for other plans, which are not
+            created again; gets those of this plan.
         folder: of the run that goes on with the plan, see `find_checkpoint`.
 
     Raises:
@@ -202,7 +202,7 @@ class _Layout(NamedTuple):
         interfaces = []
         for match in plan.matches:
             game = match.game
-            key = json.dumps([game.make, game.kwargs, game.wrapped_in, game.idle_action], default=repr)
+            key = environment_key(match)
             if key not in known:
                 is_external, hint = registry.external_kind(game.make) is not None, ""
                 breaches, advice = list[str](), list[str]()
@@ -303,6 +303,12 @@ class _Layout(NamedTuple):
             with located(path=f"policies.{policy.name}.load", who=str(found)):
                 made.load_state_dict(loaded.state)
         return warning
+
+
+def environment_key(match: MatchPlan) -> str:
+    """The same for two matches whose environments are created in the same way."""
+    game = match.game
+    return json.dumps([game.make, game.kwargs, game.wrapped_in, game.idle_action], default=repr)
 
 
 def interface_of(match: MatchPlan) -> Interface:

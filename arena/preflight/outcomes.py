@@ -23,6 +23,7 @@ from arena.preflight.examine import make_game
 from arena.records.outcome import suggested
 
 _EPISODES, _TICKS = 20, 2000  # of random actions, at most, from which a rule is suggested
+_SECONDS = 20.0  # in which they are played, of a slow game fewer
 
 
 def outcome_rule(match: MatchPlan, interface: Interface) -> OutcomeRule | None:
@@ -79,11 +80,15 @@ def rule_lines(plan: Plan) -> list[str]:
     lines = []
     for match, rule, game in _games([plan], configured="info"):
         if rule == "info":
-            played = _episodes(game)
-            if played and not any(any(stated) for _, stated in played):
+            count, found = 0, False
+            for _, stated in _episodes(game):
+                count, found = count + 1, any(stated)
+                if found:
+                    break
+            if count and not found:
                 lines.append(
                     f"warning: environment {match.env}: its rule is info, but at the end of "
-                    f"{pluralize(len(played), 'episode')} of random actions no info had the key `outcome`"
+                    f"{pluralize(count, 'episode')} of random actions no info had the key `outcome`"
                 )
         if rule is None:
             fits, episodes = _suggestion(match, game)
@@ -118,11 +123,11 @@ def _games(
                 yield match, outcome_rule(match, game.interface), game
 
 
-def _episodes(game: BatchedEnv) -> list[tuple[list[float], list[object]]]:
+def _episodes(game: BatchedEnv) -> Iterator[tuple[list[float], list[object]]]:
     """Some episodes of random actions."""
     from arena.testing.batched_env import episodes_of  # a run does not need it
 
-    return [*episodes_of(game, episodes=_EPISODES, ticks=_TICKS)]
+    return episodes_of(game, episodes=_EPISODES, ticks=_TICKS, seconds=_SECONDS)
 
 
 def _suggestion(match: MatchPlan, game: BatchedEnv) -> tuple[OutcomeRule | None, int]:

@@ -141,7 +141,10 @@ def _write_to_launcher(text: str) -> None:
     with suppress(OSError):  # without /proc
         if Path(f"/proc/{launcher}/comm").read_text().startswith(("prterun", "mpirun")):
             target = os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
-    for each in {target, 2} if stat.S_ISREG(os.fstat(target).st_mode) else {target}:
+    targets = {target}
+    with suppress(OSError):  # stderr is closed
+        targets |= {2} if stat.S_ISREG(os.fstat(target).st_mode) else set()
+    for each in targets:
         with suppress(OSError):  # its reader is gone; an error here would end the run instead of saving it
             os.write(each, text.encode())
     if target != 2:

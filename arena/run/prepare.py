@@ -15,6 +15,7 @@ from arena.config import Config, load_config, resolved_yaml
 from arena.config.fields import OutcomeRule
 from arena.config.members import needs_rules
 from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError
 from arena.preflight.later_seats import later_plans
 from arena.records import boundary as boundaries
 from arena.records import checksums
@@ -105,8 +106,13 @@ def begin(
                 copy = run.folder.loaded_path(name, load)
                 for part in (run.folder.loaded, copy.parent):
                     make_folder(part)
+                try:
+                    content = path.read_bytes()
+                except OSError as error:  # the run that it comes from goes on, and has removed it
+                    text = f"{path} cannot be copied any more: {error.strerror}"
+                    raise ConfigError(text, path=f"policies.{name}.load") from error
                 with replacing(copy) as file:  # no link: a file of the user's own may be written again
-                    file.write(path.read_bytes())
+                    file.write(content)
     checksums.drop(run.folder.external)
     run.folder.external.unlink(missing_ok=True)  # a client that reads it waits until the games listen again
     if resumable and not run.resumed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, get_args
@@ -247,12 +249,13 @@ def _play(env: BatchedEnv, ticks: int, seed: int, observed: list[list[list[Any]]
 
 
 def episodes_of(
-    env: BatchedEnv, *, episodes: int, ticks: int, seed: int = 0
+    env: BatchedEnv, *, episodes: int, ticks: int, seconds: float = math.inf, seed: int = 0
 ) -> Iterator[tuple[list[float], list[object]]]:
     """Episodes of random actions in lane 0: per entity its return, and what its last info has under `outcome`.
 
-    Ends after so many episodes, or so many ticks of all together; raises `ContractBroken`.
+    Ends after so many episodes, or so many ticks or seconds of all together; raises `ContractBroken`.
     """
+    until = time.monotonic() + seconds
     player = _Player(env, seed)
     player.reset(np.ones(env.lanes, np.bool_), [seed + lane for lane in range(env.lanes)])
     returns = np.zeros(len(env.interface.entities))
@@ -267,7 +270,7 @@ def episodes_of(
             yield returns.tolist(), stated
             episodes -= 1
             returns, stated = np.zeros(len(returns)), [None] * len(stated)
-        if not episodes:
+        if not episodes or time.monotonic() > until:
             return
         if over.any():
             player.reset(over)

@@ -39,12 +39,13 @@ from arena.config.plain_data import from_python
 from arena.config.schema import Evaluation
 from arena.diagnostics.start_folder import anchored, check_path
 from arena.errors import MISTAKE, BudgetReached, ConfigError, Origin, RunFailed, in_python, located, nearest, shorten
+from arena.game.api import Interface
 from arena.league.sources import Named, Source, find_checkpoint, only_policy, opponent_of, opposed
 from arena.plan.hosts import parse_hosts
 from arena.plan.plan import Plan
 from arena.plan.process_count import RankCount, process_count
 from arena.plan.seats import check_seats, teams_of
-from arena.preflight.examine import examine, interface_of
+from arena.preflight.examine import environment_key, examine, interface_of
 from arena.preflight.later_seats import evaluation_config
 from arena.preflight.spec import spec_of
 from arena.records import boundary, checkpoint, evaluations
@@ -189,6 +190,7 @@ class Trainer:
         self._before: int | None = None  # bytes of the episodes before the iteration; None: none has begun
         self._acting: dict[str, Policy] = {}  # of the newest state
         self._memories: dict[str, Any] = {}  # by entity of match 0
+        self._interfaces: dict[str, Interface] = {}  # of the games of changes, see `examine`
         self._open(None if run_dir is None else check_path(run_dir, "the path of a run folder"), resume=resume)
 
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
@@ -409,7 +411,9 @@ class Trainer:
         plan = checked_plan(changed, ranks=1) if resumed else with_changes(run.plan, changed)
         keys = shorten([f"{key}={show(value)}" for key, value in {**resumed, **changes}.items()])
         with untouched_process(), located(source=f"{source or 'the run'}, as changed by {keys}"):
-            examine(_loading(plan, run.leg.restore), folder=run.folder)
+            for playing in self._loop.state.connections.values():  # to start a program again may take minutes
+                self._interfaces[environment_key(playing.match)] = playing.games.interface
+            examine(_loading(plan, run.leg.restore), known=self._interfaces, folder=run.folder)
         if resumed:
             self._reopen(other)
         self._loop.state.changes = changed_values

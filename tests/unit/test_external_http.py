@@ -381,6 +381,8 @@ def test_offer_of_another_protocol_is_ignored(protocol: str, wire: HttpWire) -> 
     for byte in request("tick", "g", SEEN, *offer):
         wire.send(bytes([byte]))
     assert wire.read().status == 200
+    long = [f"x-{number}: {'y' * 1000}" for number in range(20)]
+    assert wire.step("tick", "g", SEEN, *offer, *long).status == 200, "its head is counted once"
     assert wire.step("end", "g", b'{"info": 1}', *offer).error == "bad_body", "nor is it lost at the end"
     with HttpWire(f"http://127.0.0.1:{wire.socket.getpeername()[1]}") as other:
         assert other.step("tick", "g", SEEN).status == 200

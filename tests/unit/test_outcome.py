@@ -263,6 +263,15 @@ def test_check_warns_where_no_info_has_an_outcome(says: str, configured: str | N
     assert [line.startswith(text) for line in lines] == [True] * warned
 
 
+def test_outcomes_of_a_slow_game_are_looked_for_in_fewer_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.preflight.outcomes._SECONDS", -1.0)
+    policies = {name: {"algorithm": "random"} for name in ("a", "b")}
+    game = {"make": f"{__name__}:Silent"}
+    data = {"ticks": 9, "envs": {"g": game}, "policies": policies, "matches": [{"env": "g", "seats": ["a", "b"]}]}
+    (line,) = rule_lines(make_plan(parse_config(data, source="test")))
+    assert "at the end of 1 episode of random actions" in line
+
+
 def test_shared_rewards_suggest_none() -> None:
     policies = {name: {"algorithm": "random"} for name in ("a", "b")}
     matches = [{"env": "g", "seats": ["a", "b"]}]

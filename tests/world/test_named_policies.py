@@ -22,6 +22,7 @@ from arena.config import load_config
 from arena.league.sources import Source, find_checkpoint, named_in_run, only_policy, split
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.run.prepare import begin, prepare
 from command import Command
 from in_process import one_match, play
 from working_folder import working_directory
@@ -299,6 +300,14 @@ def test_run_names_a_policy_that_it_has_loaded(runs: Path, tmp_path: Path) -> No
     config.write_text(config.read_text().replace(f"{runs}/runs/b:red@10", f"{folder}:old"))
     with pytest.raises(arena.ConfigError, match="its `load` leads back to itself"):
         find_checkpoint(f"{folder}:old", "")
+
+
+def test_a_checkpoint_that_is_removed_while_a_run_starts_is_named(runs: Path, tmp_path: Path) -> None:
+    file = Path(shutil.copy(find_checkpoint(f"{runs}/runs/b:red@10", ""), tmp_path / "own.ckpt"))
+    run = prepare(configuration(new=PPO | {"load": str(file)}, red=RANDOM), ranks=1, run_dir=str(tmp_path / "run"))
+    file.unlink()
+    with pytest.raises(arena.ConfigError, match=r"policies.new.load: .*own.ckpt cannot be copied any more: No such"):
+        begin(run, resumable=True)
 
 
 def test_run_goes_on_with_what_it_has_loaded_when_the_other_run_is_gone(runs: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -204,6 +205,20 @@ class Untold(Line):
     outcome = "info"
 
 
+class Both(Untold):
+    """The same for two, who both win."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.observation_spaces[2:], self.action_spaces[2:]
+
+    def reset(self) -> list[int]:
+        return [0] * 2
+
+    def step(self, actions: list[int]) -> tuple[list[int], list[float], bool, list[dict[str, Any]]]:
+        return [0] * 2, [0.0] * 2, True, [{"outcome": "win"}] * 2
+
+
 def test_missing_outcomes_are_named_after_the_first_round_and_at_the_end(train: Train) -> None:
     envs = {"forage": {"make": f"{__name__}:Untold"}}
     text = "no winners in 'forage', so its games are not rated: its rule is info, but no episode ended with the key"
@@ -222,6 +237,15 @@ def test_run_whose_infos_lack_outcomes_says_so_at_its_end(train: Train, tmp_path
     *_, last = train(None, rounds=1, envs=envs, policies=policies, matches=matches).out.splitlines()
     assert "its rule is info" in last
     assert [last] == [*read(RunFolder(tmp_path / "run")).without_winner]
+
+
+def test_run_in_which_both_sides_always_win_says_so_at_its_end(train: Train) -> None:
+    envs = {"forage": {"make": f"{__name__}:Both"}}
+    policies = {name: FORAGERS[name] for name in ("chance", "idler")}
+    matches = [{"env": "forage", "seats": ["chance", "idler"]}]
+    said = train(None, rounds=1, envs=envs, policies=policies, matches=matches).out
+    assert re.match(r"not rated: \d+ games of 'forage' in which both sides won", said.splitlines()[-1])
+    assert "no winners" not in said
 
 
 def test_tournament_without_winners_names_the_reason(command: Command, tmp_path: Path) -> None:

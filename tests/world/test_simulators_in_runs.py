@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena import Trainer
 from arena.cli.main import main
 from arena.external.shared_memory import Driver
 from arena.records.journal import JournalReader
@@ -135,6 +136,21 @@ def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["check", str(file)]) == 2
     assert "was killed by SIGKILL after 5 hand-overs" in capsys.readouterr().err
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
+
+
+def test_a_change_of_a_trainer_starts_no_further_program(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    counted = ["sh", "-c", 'echo start >> "$0"; exec "$@"', str(starts), *command("plays")]
+    game = {"make": "shared_memory", "kwargs": {"command": counted, "environment": environment()}}
+    game["kwargs"]["folder"] = str(tmp_path)
+    policies = {"walker": {"algorithm": "ppo", "options": {"n_steps": 8}}, "chooser": {"algorithm": "random"}}
+    data = one_match(game, policies, ticks=400, seed=3, match={"lanes": 8})
+    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", every=20) as trainer:
+        trainer.train()
+        begun = starts.read_text()
+        trainer.change({"policies.walker.options.learning_rate": 0.002})
+        trainer.train()
+        assert starts.read_text() == begun
 
 
 def test_current_file_is_found_by_the_name_of_the_first_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,6 +139,18 @@ def test_an_answer_is_written_once(own_signals: None, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == "SIGTERM it was\n"
 
 
+def test_a_closed_stderr_does_not_prevent_the_stop(own_signals: None, capfd: pytest.CaptureFixture[str]) -> None:
+    stop, kept = Stop(handled=True), os.dup(2)
+    stop.listen(answer="{} it was".format)
+    os.close(2)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert stop.requested
+
+
 def test_saved_run_names_the_signal_that_ended_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
     begin(run, resumable=True)
