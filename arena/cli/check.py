@@ -166,13 +166,13 @@ def _try_out(plan: Plan) -> list[str]:
         if name in acting or spec_of(kind).resumable
     ]
     learned = "".join(f"; {name}: {pluralize(count, 'update')}" for name, count in updates.items())
-    untried = []
+    untried, less = [], min(64, max(1, ticks // 2))
     for name in (name for name in learners if name not in updates):
         known = registry.option_parameters(kinds[name]).names
         option = next((f"policies.{name}.options.{one}" for one in _TICKS_PER_UPDATE if one in known), "")
         untried.append(
             f"{name}: no update logged in {pluralize(ticks, 'tick')}, so its learning may be untried; "
-            + (f"try it with less: --set {option}=64" if option else "call `group.log` after each update")
+            + (f"try it with less: --set {option}={less}" if option else "call `group.log` after each update")
         )
     said = dict.fromkeys(event.data["text"] for event in events if event.kind == "message")
     notes = (text for text in said if not text.startswith("run folder: "))

@@ -274,8 +274,8 @@ def make_display(
 
 # "Made no update" would be wrong: some algorithms do not log every update.
 _NO_UPDATE = (
-    "; it has logged no update in this run: give it more `ticks`, or less of an option such as n_steps or "
-    "learning_starts"
+    "; it has logged no update in this run: give it more `ticks`, or less of an option such as n_steps, "
+    "learning_starts or log_every"
 )
 
 

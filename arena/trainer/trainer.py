@@ -218,7 +218,7 @@ class Trainer:
 
     @property
     def config(self) -> Config:
-        """The configuration of the run, with all overrides, as `config.yaml` has it."""
+        """The configuration of the run, with all overrides, as `config.yaml` has it; see also `changes.jsonl`."""
         return self._config
 
     @property
@@ -385,9 +385,9 @@ class Trainer:
         changes = from_python(changes)
         run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
         changes = {key: value for key, value in changes.items() if key not in resumed}
-        if resumed and self.done:
+        if self.done and (asked := next(iter({**changes, **resumed}), None)) is not None:
             text = f"the run is over at tick {self.ticks}, so nothing changes; go on with {self._again}"
-            raise ConfigError(text, path=next(iter(resumed)))
+            raise ConfigError(text, path=asked)
         source, other = self._origin.source, self._config
         more = f"what else may change: close(), then Trainer.restore({str(self.folder)!r}, overrides=...)"
         if resumed:

@@ -296,7 +296,7 @@ def test_summary_says_which_built_in_algorithms_have_logged_no_update() -> None:
     board.update(UpdateRecord("red", 1, 1, 1, 0.1, {"policy_loss": -0.012}))
     assert summary_lines(board, "x", parse_config(config, source="test"))[1:] == [
         "blue   won 100 % of its 2 games; it has logged no update in this run: give it more `ticks`, or less of an "
-        "option such as n_steps or learning_starts",
+        "option such as n_steps, learning_starts or log_every",
         "red    won 0 % of its 2 games",
         "own    finished no episode",
         "fixed  finished no episode",

@@ -259,7 +259,8 @@ def test_wrong_values_are_told_in_one_sentence(policy: Any, game: Any, words: st
         (policy_of("ppo", **ROLLOUT | {"n_steps": 990}), {}, "played: 1000 ticks of 1 of 1 match; blue: 1 update\n"),
         (own(""), {"lanes": 40}, "played: 108 ticks of 1 of 1 match; blue: 1 update\n"),
         (policy_of("dqn", learning_starts=2000), {"copies": 4}, "played: 2000 ticks of 2 of 4 matches; blue: 2 up"),
-        (policy_of("dqn", learning_starts=7000), {"copies": 4}, "try it with less: --set policies.blue.options.learn"),
+        (policy_of("dqn", learning_starts=7000), {"copies": 4}, ": --set policies.blue.options.learning_starts=64\n"),
+        (policy_of("dqn", learning_starts=7000), {"lanes": 100}, ": --set policies.blue.options.learning_starts=5\n"),
     ],
 )  # fmt: skip
 def test_first_ticks_are_played_and_leave_nothing(

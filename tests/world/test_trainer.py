@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import random
+import re
 import signal
 import threading
 from collections.abc import Mapping
@@ -389,8 +390,9 @@ def test_workers_join_and_leave_as_after_close_and_resume(tmp_path: Path) -> Non
         trainer.train()
         trainer.change({"matches.0.copies": 1})
         trainer.train()
-        with pytest.raises(ConfigError, match="the run is over at tick 160"):
-            trainer.change({"matches[0].copies": 1})
+        for key in ("matches[0].copies", "envs.game.kwargs.max_steps", "policies.blue.options.learning_rate"):
+            with pytest.raises(ConfigError, match=f"{re.escape(key)}: the run is over at tick 160"):
+                trainer.change({key: 1})
     with Trainer(data, run_dir=tmp_path / "resumed") as trainer:
         trainer.train()
     with Trainer.restore(tmp_path / "resumed", overrides={"matches[0].copies": 3}) as trainer:
