@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import msgspec
 
-from arena.external.errors import Code, ExternalClosed, ExternalError, check_outcome
+from arena.external.errors import ClosedCode, Code, ExternalClosed, ExternalError, check_outcome
 from arena.external.request_queue import entity_index
 from arena.external.samples import as_json, checked_reward, fitted, fitted_mask
 from arena.game.api import Info, Interface
@@ -74,7 +74,7 @@ class PolicyClient:
         self._episodes: dict[str, _Episode] = {}
         self._idle: list[http.client.HTTPConnection] = []
         self._busy: set[http.client.HTTPConnection] = set()
-        self._gone: str | None = None  # why no call is possible
+        self._gone: tuple[str, ClosedCode] | None = None  # why no call is possible
         try:
             self._connect()
         except BaseException:
@@ -98,7 +98,7 @@ class PolicyClient:
             with contextlib.suppress(ExternalError, ExternalClosed):
                 if not episode.waits:
                     self.end_episode(name, truncated=True)
-        self._gone = self._gone or "closed"
+        self._gone = self._gone or ("closed", "over")
         self._episodes = {}
         for connection in [*self._idle, *self._busy]:
             if connection.sock is not None:
@@ -233,7 +233,7 @@ class PolicyClient:
 
     def _episode(self, name: str) -> _Episode:
         if self._gone is not None:
-            raise ExternalClosed(self._gone)
+            raise ExternalClosed(*self._gone)
         episode = self._episodes.get(name)
         if episode is None:
             raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
@@ -282,7 +282,7 @@ class PolicyClient:
         body = None if content is None else _encoder.encode(content)
         while True:
             if self._gone is not None:
-                raise ExternalClosed(self._gone)
+                raise ExternalClosed(*self._gone)
             reused = bool(self._idle)
             connection = self._idle.pop() if reused else http.client.HTTPConnection(*self._place, self._timeout_s)
             self._busy.add(connection)
@@ -301,8 +301,10 @@ class PolicyClient:
                 connection.close()
                 if reused and isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
                     continue  # the server closes a connection that is idle for long
-                self._gone = self._gone or f"no server at {self._place[0]}:{self._place[1]}: {error}"
-                raise ExternalClosed(self._gone) from None
+                lost = f"no server at {self._place[0]}:{self._place[1]}: {error}"
+                gone: tuple[str, ClosedCode] = self._gone or (lost, "unreachable")
+                self._gone = gone
+                raise ExternalClosed(*gone) from None
             finally:
                 self._busy.discard(connection)
         if self._gone is None:
@@ -314,9 +316,10 @@ class PolicyClient:
         except msgspec.MsgspecError:
             refusal = _Refusal("not_found", f"{reply.status} from {method} {path}: this is no server of games")
         if refusal.error == "over":
-            self._gone = "over"
-        if refusal.error in ("over", "draining"):
-            raise ExternalClosed("over" if refusal.error == "over" else refusal.detail)
+            self._gone = "over", "over"
+            raise ExternalClosed("over")
+        if refusal.error == "draining":
+            raise ExternalClosed(refusal.detail, "draining")
         code = refusal.reason if refusal.reason in _LOST else refusal.error
         raise ExternalError(cast("Code", code), refusal.detail)
 

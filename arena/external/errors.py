@@ -16,6 +16,7 @@ Code = Literal[_Malformed, _Misplaced, _Unstarted, _Failed, _Abandoned]
 """Why a request of an external game is refused. Only connections see `not_yet`, never a client."""
 
 CODES: tuple[Code, ...] = get_args(Code)
+ClosedCode = Literal["over", "draining", "unreachable"]
 OUTCOMES = ("win", "loss", "draw")
 
 
@@ -48,4 +49,14 @@ def check_outcome(outcome: Any, entity: str | None = None) -> None:
 
 
 class ExternalClosed(Exception):
-    """The run is over, or the connection to it is lost; its argument says why."""
+    """The run is over, or the connection to it is lost.
+
+    Args:
+        message: why.
+        code: `over`: no call is possible any more; `draining`: no game may begin any more, and those that run go on;
+            `unreachable`: there is no server, until `PolicyClient.reconnect` finds it again.
+    """
+
+    def __init__(self, message: str = "", code: ClosedCode = "over") -> None:
+        super().__init__(message)
+        self.code = code

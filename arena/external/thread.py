@@ -221,7 +221,7 @@ class ThreadGames(RequestQueue):
             self.forget(game)
             if error.code == "draining":
                 self._drains = True
-                raise ExternalClosed(error.message) from None
+                raise ExternalClosed(error.message, "draining") from None
             raise
         return name
 

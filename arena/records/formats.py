@@ -313,9 +313,13 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 def rules_of(folder: RunFolder) -> dict[str, OutcomeRule]:
-    """By game of `plan.json` with several seats, its rule of winners; empty where the file is missing."""
+    """By game of `plan.json` with several seats, its rule of winners; empty where the file is missing.
+
+    Games in shared memory have no winners: each is the life of one entity.
+    """
     matches = read_document(folder.plan, PlanFile).matches if folder.plan.exists() else ()
-    return {match.env: match.outcome for match in matches if match.outcome and len(match.sides or ()) > 1}
+    rated = (match for match in matches if match.external != "shared_memory" and len(match.sides or ()) > 1)
+    return {match.env: match.outcome for match in rated if match.outcome}
 
 
 def plan_file(

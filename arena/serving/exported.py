@@ -96,8 +96,10 @@ class Exporter:
             try:
                 model = self.model(policy, tick, entities)
             except (ExportFailed, ConfigError, OSError) as error:
+                gone = isinstance(error, FileNotFoundError)  # the run keeps its newest checkpoints
+                why = "its checkpoint is not there any more" if gone else error
                 if not self._closed:
-                    self._say(f"{policy} at tick {tick} stays with torch: {error}")
+                    self._say(f"{policy} at tick {tick} stays with torch: {why}")
             else:
                 swap(model)
             finally:

@@ -385,9 +385,9 @@ class Trainer:
         changes = from_python(changes)
         run, resumed = self._loop.run, {key: value for key, value in changes.items() if _RESUMED.fullmatch(key)}
         changes = {key: value for key, value in changes.items() if key not in resumed}
-        if self.done and (asked := next(iter({**changes, **resumed}), None)) is not None:
+        if self.done and (first := next(iter({**changes, **resumed}), None)) is not None:
             text = f"the run is over at tick {self.ticks}, so nothing changes; go on with {self._again}"
-            raise ConfigError(text, path=asked)
+            raise ConfigError(text, path=first)
         source, other = self._origin.source, self._config
         more = f"what else may change: close(), then Trainer.restore({str(self.folder)!r}, overrides=...)"
         if resumed:

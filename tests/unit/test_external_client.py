@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import math
+import pickle
 import socket
 import subprocess
 import sys
@@ -184,6 +185,7 @@ def test_a_client_without_a_server_says_so() -> None:
     port = free_port()
     with pytest.raises(ExternalClosed, match=f"no server at 127.0.0.1:{port}") as raised:
         PolicyClient(f"127.0.0.1:{port}", timeout_s=0.2)
+    assert raised.value.code == pickle.loads(pickle.dumps(raised.value)).code == "unreachable"
     assert len(raised.traceback) == 3, "this test, the constructor, and the method that connects"
     with pytest.raises(ValueError, match="no address"):
         PolicyClient("nowhere")
@@ -214,14 +216,24 @@ def test_the_end_of_the_run_closes_a_client_which_can_connect_again() -> None:
         client.close()
 
 
+def test_a_client_is_told_that_no_game_may_begin_while_others_go_on() -> None:
+    with Playing(served(), 2) as playing, PolicyClient(playing.games.address) as client:
+        client.start_episode("a")
+        playing.games.drain()
+        with pytest.raises(ExternalClosed) as raised:
+            client.start_episode("b")
+        assert (raised.value.code, client.closed) == ("draining", False)
+        assert client.get_action("a", SEEN) is not None
+
+
 def test_a_call_that_waits_is_told_the_end() -> None:
     for end, match in (("run", "over"), ("client", "closed")):
         with Playing(served(), 1, TickRules(max_delay_s=60.0, min_asking=2)) as playing:
             client = PolicyClient(playing.games.address)
             client.start_episode("a")
-            told: list[BaseException] = []
+            told: list[ExternalClosed] = []
 
-            def ask(client: PolicyClient = client, told: list[BaseException] = told) -> None:
+            def ask(client: PolicyClient = client, told: list[ExternalClosed] = told) -> None:
                 try:
                     client.get_action("a", SEEN)
                 except ExternalClosed as closed:
@@ -237,7 +249,7 @@ def test_a_call_that_waits_is_told_the_end() -> None:
             else:
                 playing.games.close("over")
             thread.join(60)
-            assert [str(error) for error in told] == [match]
+            assert [(str(error), error.code) for error in told] == [(match, "over")]
             client.close()
 
 
