@@ -118,9 +118,9 @@ def test_tournament_across_runs_is_one_table(
     players = [f"{runs}/runs/a:blue", f"{runs}/runs/b:red@10", f"{runs}/runs/b:blue@first"]
     result = arena.tournament(players, 64, run_dir=tmp_path / "one")
     assert tuple(capsys.readouterr()) == ("", "")
-    assert {row["player"] for row in result.standings} == {"a.blue", "b.red@10", "b.blue@0"}
+    assert {row["player"] for row in result.standings} == {"a.blue", "red@10", "b.blue@0"}
     loads = {name: policy.load for name, policy in load_config(result.run_dir / "config.yaml").policies.items()}
-    assert str(loads["b.red@10"]).endswith("runs/b/checkpoints/red/000000000010.ckpt")
+    assert str(loads["red@10"]).endswith("runs/b/checkpoints/red/000000000010.ckpt")
     printed = json.loads(
         command("tournament", *players, "--episodes", "64", "--json", "--run-dir", tmp_path / "two").out
     )
