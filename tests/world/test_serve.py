@@ -532,7 +532,7 @@ def test_an_actor_asks_older_versions(pole: Path) -> None:
 
 @pytest.mark.slow
 def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
-    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30", "--engine", "torch"]
+    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "600", "--engine", "torch"]
     command += ["--games", "100000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -555,7 +555,7 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     output, _ = process.communicate(timeout=600)
     assert "; 1 action in 1 batch" in output, "ends of games are no batches"
-    assert re.search(r"^asked to stop: [12] running games? may go on for 30 s, none may begin$", output, re.MULTILINE)
+    assert re.search(r"^asked to stop: [12] running games? may go on for 600 s, none may begin$", output, re.MULTILINE)
     assert re.search(r"^blue at tick 40: \d+ episodes?, .*; \d+ of 100000 games have ended$", output, re.MULTILINE)
     assert process.returncode == 0
 
