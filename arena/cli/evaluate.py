@@ -10,6 +10,7 @@ from arena.cli.arguments import positive_int
 from arena.config.fields import OutcomeRule
 from arena.errors import shown
 from arena.experiment.folder import runs_of
+from arena.league.sources import split
 from arena.preflight.examine import make_game
 from arena.preflight.outcomes import outcome_rule
 from arena.records.folder import RunFolder
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plays, prints one line per policy and checkpoint, and where the records are; returns the exit status."""
     played: list[str] = []
-    runs = runs_of(arguments.target)
+    target = arguments.target
+    runs = [target] if split(target)[1] else runs_of(target)  # `matches_of` refuses RUN:POLICY
     for name in runs:
         if len(runs) > 1:
             say(f"{shown(name)}:")

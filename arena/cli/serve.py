@@ -34,6 +34,7 @@ from arena.plan.seats import check_seats, teams_of
 from arena.preflight.examine import argument_path, external_games, interface_of
 from arena.preflight.spec import spec_of
 from arena.records import checkpoint, checksums
+from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.formats import plan_file, write_document
 from arena.records.lock import refuse_locked
@@ -48,8 +49,13 @@ from arena.terminal.output import complain, say
 
 _SLOTS = 256
 _DRAIN_S = 10.0  # of games that do not say
-_OPTIONS = {"port": "--http", "host": "--http", "token_file": "--token-file", "actor": "--actor"}  # by argument
-_OPTIONS |= {"command": "--simulator"}
+_OPTIONS = {  # by argument
+    "port": "--http",
+    "host": "--http",
+    "token_file": "--token-file",
+    "actor": "--actor",
+    "command": "--simulator",
+}
 _GARBAGE = 10_000  # new objects between two collections: all requests of a batch are alive at the same time
 
 
@@ -293,7 +299,7 @@ def _begin_records(folder: RunFolder, config: Config | None) -> None:
     refuse_locked(folder.path)
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True)
-        folder.path.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder.path)
         if config is not None and text is not None:
             folder.write_config(text)
             write_document(folder.plan, plan_file(make_plan(config, ranks=1)))

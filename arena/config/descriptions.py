@@ -65,9 +65,9 @@ def documented(struct: Any) -> Any:
     lines += ["", "Args:"]
     for key in struct.__struct_fields__:
         text = said.get(key, "").replace("null", "None")
-        choices = re.findall(r"'\w+'", kinds[key])  # of a Literal
-        number = ["a number"] * kinds[key].endswith("| Count")
-        text = f"{' or '.join(choices + number)}; {text}" if choices else text
+        if choices := re.findall(r"'\w+'", kinds[key]):  # of a Literal
+            choices += ["a number"] if kinds[key].endswith("| Count") else []
+            text = f"{' or '.join(choices)}; {text}"
         also = ". A class or function may stand in the place of its name" if "Target" in kinds[key] else ""
         lines.append(f"    {key}: {text}{also}")
     struct.__doc__ = "\n".join(lines)

@@ -6,7 +6,7 @@ import json
 import math
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -120,12 +120,7 @@ class JsonActor(BuiltinActor):
             with suppress(ValueError, RecursionError):  # broken JSON is refused as such below
                 msgspec.json.decode(data or b"0")
                 self._parts(_Body(), "" if data else "the body is empty: ")  # raises: its message names the entities
-        try:
-            body: _Body = _decoded(_body, data)
-        except ExternalError as error:
-            if any(error.message.startswith(f"{name}: unknown key") for name in self.links):
-                raise ExternalError("bad_body", f"{error.message}; put entities below `entities`") from None
-            raise
+        body: _Body = _decoded(_body, data, self.links)
         return body
 
     def _parts(self, body: _Body, fault: str = "") -> dict[str, _Part]:
@@ -167,18 +162,21 @@ class JsonActor(BuiltinActor):
         return forwards
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes, known: Collection[str] = ()) -> Any:
     if not data:
         raise ExternalError("bad_body", 'the body is empty; expected JSON such as {"observation": ...}')
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        fault = _fault(decoder.type, data) or f"the body is no JSON: {parser_text(error)}"
+        fault = _fault(decoder.type, data, known) or f"the body is no JSON: {parser_text(error)}"
         raise ExternalError("bad_body", fault) from None
 
 
-def _fault(body: type[Any], data: bytes) -> str:
-    """What is wrong with a body, by its place and the known keys; empty if only the decoder can say it."""
+def _fault(body: type[Any], data: bytes, known: Collection[str]) -> str:
+    """What is wrong with a body, by its place and the known keys; empty if only the decoder can say it.
+
+    `known` are the names of entities, which a client may have put beside `entities`.
+    """
     try:
         written = json.loads(data)  # takes NaN, Infinity and 1e999, so that their places are known
         entities = written.get("entities") if isinstance(written, dict) else None
@@ -187,7 +185,7 @@ def _fault(body: type[Any], data: bytes) -> str:
         convert(body, written, "")
         return next(_not_finite(written, ""), "")
     except ConfigError as error:
-        text = error.message
+        text = f"{error.message}; put entities below `entities`" if error.path in known else error.message
         if error.path.rpartition(".")[2] == "reward":
             text = text.replace("found null", "found null (JavaScript writes NaN and Infinity so)")
         return f"{error.path}: {text}" if error.path else text

@@ -49,8 +49,17 @@ from arena.records.lock import RunLock, has_failed, is_locked
 
 M = TypeVar("M")
 
-_UNBEGUN = {"logs", "checkpoints", "loaded", "tensorboard", "boundaries", "checksums", "rounds.jsonl", "lock"}
-_UNBEGUN |= {"tournament.json"}
+_UNBEGUN = {
+    "logs",
+    "checkpoints",
+    "loaded",
+    "tensorboard",
+    "boundaries",
+    "checksums",
+    "rounds.jsonl",
+    "tournament.json",
+    "lock",
+}
 """The files of a run that has not begun."""
 MANIFEST = "manifest.json"
 """The file in the folder of a match that says what is recorded there."""

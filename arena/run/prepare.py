@@ -101,18 +101,7 @@ def begin(
         checksums.drop(run.folder.rounds)
         run.folder.rounds.unlink(missing_ok=True)
     if run.episodes is None or run.plan.config.round_count > 1:  # a single leg loads them once, before this
-        for name, path in run.leg.restore.items():
-            if (load := run.plan.policies[name].config.load) is not None and run.path not in path.parents:
-                copy = run.folder.loaded_path(name, load)
-                for part in (run.folder.loaded, copy.parent):
-                    make_folder(part)
-                try:
-                    content = path.read_bytes()
-                except OSError as error:  # the run that it comes from goes on, and has removed it
-                    text = f"{path} cannot be copied any more: {error.strerror}"
-                    raise ConfigError(text, path=f"policies.{name}.load") from error
-                with replacing(copy) as file:  # no link: a file of the user's own may be written again
-                    file.write(content)
+        _keep_loaded(run)
     checksums.drop(run.folder.external)
     run.folder.external.unlink(missing_ok=True)  # a client that reads it waits until the games listen again
     if resumable and not run.resumed:
@@ -124,6 +113,24 @@ def begin(
     run.folder.write_config(resolved_yaml(run.plan.config))  # from here on there is a run to resume
     if run.plan.round == 0:
         write_document(run.folder.plan, plan_file(run.plan, external, rules))
+
+
+def _keep_loaded(run: Run) -> None:
+    """Copies the checkpoints that `load` names into the run folder: the runs that they come from may remove them."""
+    for name, path in run.leg.restore.items():
+        load = run.plan.policies[name].config.load
+        if load is None or run.path in path.parents:
+            continue
+        copy = run.folder.loaded_path(name, load)
+        for part in (run.folder.loaded, copy.parent):
+            make_folder(part)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            text = f"{path} cannot be copied any more: {error.strerror}"
+            raise ConfigError(text, path=f"policies.{name}.load") from error
+        with replacing(copy) as file:  # no link: a file of the user's own may be written again
+            file.write(content)
 
 
 def abandon(run: Run) -> None:
